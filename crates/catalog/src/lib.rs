@@ -1,0 +1,1 @@
+//! Topics, their configurations and their streams; shared by the fronts.

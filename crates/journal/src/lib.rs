@@ -1,0 +1,1 @@
+//! The journal: one durable log for all streams of a machine.

@@ -1,0 +1,1 @@
+//! The Kafka front: wire codec, session, mapping to the core.

@@ -1,0 +1,1 @@
+//! The metadata port and its engines.

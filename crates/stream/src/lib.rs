@@ -1,0 +1,1 @@
+//! The stream core: append, commit, read, trim, recover.

@@ -1,0 +1,1 @@
+//! Thetis as a library: a durable log inside your own process.

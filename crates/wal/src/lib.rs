@@ -1,0 +1,1 @@
+//! The WAL port and its engines.

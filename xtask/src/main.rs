@@ -1,0 +1,3 @@
+//! The commands of those who build Thetis.
+
+fn main() {}
