@@ -28,6 +28,12 @@ impl TopicId {
         TopicId(Builder::from_random_bytes(bytes).into_uuid())
     }
 
+    /// The id with these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> TopicId {
+        TopicId(Uuid::from_bytes(bytes))
+    }
+
     /// The topic a stream's label names.
     pub(crate) fn of_label(label: &str) -> Option<TopicId> {
         label.split_once('/')?.0.parse().ok().map(TopicId)

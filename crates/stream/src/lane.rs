@@ -645,8 +645,19 @@ impl Appending {
         })
     }
 
-    /// Has the WAL call back, and the head advance then, whether anyone waits or not.
+    /// Has the WAL make the append safe and the head advance, whether anyone waits or not. A caller
+    /// that waits later, or in another order, starts its appends first. Idempotent.
+    pub fn start(&mut self) {
+        if matches!(self.step, Step::Placed) {
+            self.call();
+        }
+    }
+
+    /// Has the WAL call back.
     fn call(&mut self) -> Arc<Slot> {
+        if let Step::Called(slot) = &self.step {
+            return slot.clone();
+        }
         let slot = Arc::new(Slot::default());
         self.step = Step::Called(slot.clone());
         let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
@@ -690,8 +701,6 @@ impl IntoFuture for Appending {
 
 impl Drop for Appending {
     fn drop(&mut self) {
-        if matches!(self.step, Step::Placed) {
-            self.call();
-        }
+        self.start();
     }
 }
