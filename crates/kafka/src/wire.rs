@@ -18,6 +18,8 @@ mod errors;
 mod fetch;
 mod group;
 mod offsets;
+#[cfg(test)]
+mod oracle_test;
 mod primitives;
 mod produce;
 #[cfg(test)]
