@@ -33,7 +33,7 @@ mod medium;
 mod tables;
 
 use group::{Groups, Load};
-use medium::{FileMedium, Medium, sync_directory};
+use medium::{FileMedium, Medium, Overlay, sync_directory};
 pub use tables::FORMAT_VERSION;
 use tables::{Changes, DatabaseOpenFault, Fault, Tables, Written};
 
@@ -52,16 +52,32 @@ pub const EMBEDDED_FILE: &str = "meta.redb";
 /// The file while it is being created; renamed when it is whole.
 const EMBEDDED_FILE_NEW: &str = "meta.redb.new";
 
+/// How long a store that can only read refuses writes before it opens the file again to see
+/// whether the medium has recovered. Opening walks the tree, so not every write may ask.
+const READ_ONLY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A store in one file of a local disk.
 pub struct EmbeddedStore {
     clock: Arc<dyn Clock>,
     medium: Box<dyn Medium>,
     /// Absent between a fault and the next call, which opens the file again.
-    tables: RwLock<Option<Tables>>,
+    opened: RwLock<Option<Opened>>,
     flush_failed: Arc<AtomicBool>,
     leases: Mutex<Leases>,
     groups: Groups<Request, Answer>,
     watches: Watches,
+}
+
+/// An open file.
+struct Opened {
+    tables: Tables,
+    /// Set when the medium took no write while the file was opened again: only reads work.
+    read_only: Option<ReadOnly>,
+}
+
+struct ReadOnly {
+    since: Duration,
+    why: Refusal,
 }
 
 enum Request {
@@ -114,7 +130,7 @@ impl EmbeddedStore {
         Ok(EmbeddedStore {
             clock,
             medium,
-            tables: RwLock::new(Some(tables)),
+            opened: RwLock::new(Some(Opened { tables, read_only: None })),
             flush_failed,
             leases: Mutex::new(leases),
             groups: Groups::new(),
@@ -125,15 +141,15 @@ impl EmbeddedStore {
     /// Runs a read. The engine below refuses everything after its first fault, so a read that
     /// meets one opens the file again and has a second try.
     fn read<T>(&self, read: impl Fn(&Tables) -> Result<T, Fault>) -> Result<T, MetaError> {
-        if let Some(tables) = &*self.tables.read()
-            && let Ok(found) = read(tables)
+        if let Some(opened) = &*self.opened.read()
+            && let Ok(found) = read(&opened.tables)
         {
             return Ok(found);
         }
-        let mut slot = self.tables.write();
-        if let Some(tables) = &*slot {
-            // Whoever came first may have mended it; damage, too, ends here.
-            match read(tables) {
+        let mut slot = self.opened.write();
+        if let Some(opened) = &*slot {
+            // Whoever came first may have mended it; a damaged row cannot be mended.
+            match read(&opened.tables) {
                 Ok(found) => return Ok(found),
                 Err(fault @ (Fault::Row(_) | Fault::Format(_))) => {
                     return Err(fault.into_refusal().into());
@@ -141,30 +157,45 @@ impl EmbeddedStore {
                 Err(Fault::Engine(_)) => {}
             }
         }
-        let tables = self.reopen(&mut slot)?;
-        Ok(read(tables).map_err(Fault::into_refusal)?)
+        let opened = self.reopen(&mut slot)?;
+        Ok(read(&opened.tables).map_err(Fault::into_refusal)?)
     }
 
     /// Closes the file if it is open, opens it again, and flushes what the system still holds of
-    /// it: what is read afterwards is durable.
-    fn reopen<'s>(&self, slot: &'s mut Option<Tables>) -> Result<&'s Tables, MetaError> {
+    /// it: what is read afterwards is durable. When the medium takes no writes, which opening
+    /// needs, the file is opened for reading only.
+    fn reopen<'s>(&self, slot: &'s mut Option<Opened>) -> Result<&'s Opened, MetaError> {
         // Closed before it is opened: the file takes one opener at a time.
         *slot = None;
         if self.flush_failed.load(Ordering::Acquire) {
             return Err(Refusal::FlushFailed.into());
         }
-        let backend = self.medium.attach().map_err(refuse_io)?;
-        let tables = open_tables(&*self.medium, Arc::clone(&backend), &self.flush_failed)?;
+        let mut backend = self.medium.attach().map_err(refuse_io)?;
+        let (tables, why) =
+            match open_tables(&*self.medium, Arc::clone(&backend), &self.flush_failed) {
+                Ok(tables) => (tables, None),
+                Err(MetaError::Refused(
+                    why @ (Refusal::Full { .. } | Refusal::Unavailable { .. }),
+                )) => {
+                    backend = self.medium.attach().map_err(refuse_io)?;
+                    let overlay = Overlay::over(Arc::clone(&backend)).map_err(refuse_io)?;
+                    let flush_failed = Arc::clone(&self.flush_failed);
+                    (open_tables(&*self.medium, Arc::new(overlay), &flush_failed)?, Some(why))
+                }
+                Err(error) => return Err(error),
+            };
+        let path = self.medium.path().display();
         if let Err(error) = backend.sync_data() {
             self.flush_failed.store(true, Ordering::Release);
-            tracing::error!(path = %self.medium.path().display(), %error, "metadata flush failed");
+            tracing::error!(%path, %error, "metadata flush failed");
             return Err(Refusal::FlushFailed.into());
         }
+        let now = self.clock.monotonic();
         // A group of unknown outcome may have begun or ended some.
-        let leases = tables.leases().map_err(Fault::into_refusal)?;
-        self.leases.lock().reset(leases, self.clock.monotonic());
-        tracing::warn!(path = %self.medium.path().display(), "metadata file opened again");
-        Ok(slot.insert(tables))
+        self.leases.lock().reset(tables.leases().map_err(Fault::into_refusal)?, now);
+        let read_only = why.map(|why| ReadOnly { since: now, why });
+        tracing::warn!(%path, read_only = read_only.is_some(), "metadata file opened again");
+        Ok(slot.insert(Opened { tables, read_only }))
     }
 
     fn submit(&self, request: Request) -> Answer {
@@ -194,15 +225,18 @@ impl EmbeddedStore {
     }
 
     fn try_commit(&self, requests: Vec<Request>) -> Result<Effects, MetaError> {
-        let mut guard = self.tables.upgradable_read();
-        if guard.is_none() {
+        let mut guard = self.opened.upgradable_read();
+        if !guard.as_ref().is_some_and(|opened| self.is_settled(opened)) {
             guard.with_upgraded(|slot| self.reopen(slot).map(|_| ()))?;
         }
-        let tables = guard.as_ref().expect("the file was opened above");
+        let opened = guard.as_ref().expect("the file was opened above");
+        if let Some(read_only) = &opened.read_only {
+            return Err(read_only.why.clone().into());
+        }
         // Later than any read that ended before a request of this group was handed in, so a lease
         // that such a read saw lapsed is lapsed here too.
         let now = self.clock.monotonic();
-        match tables.write(|changes| self.apply(changes, requests, now)) {
+        match opened.tables.write(|changes| self.apply(changes, requests, now)) {
             Written::Done(effects) => Ok(effects),
             Written::Failed(fault) => {
                 // The engine below takes nothing more after a fault of the medium; a damaged row is
@@ -216,7 +250,7 @@ impl EmbeddedStore {
             }
             Written::Uncertain { value, before, version, fault } => {
                 let found: Result<u64, MetaError> = guard.with_upgraded(|slot| {
-                    Ok(self.reopen(slot)?.version().map_err(Fault::into_refusal)?)
+                    Ok(self.reopen(slot)?.tables.version().map_err(Fault::into_refusal)?)
                 });
                 match found {
                     Ok(found) if found == version => Ok(value),
@@ -230,6 +264,13 @@ impl EmbeddedStore {
                 }
             }
         }
+    }
+
+    /// Whether a write has to take the file as it was opened last.
+    fn is_settled(&self, opened: &Opened) -> bool {
+        opened.read_only.as_ref().is_none_or(|read_only| {
+            self.clock.monotonic().saturating_sub(read_only.since) < READ_ONLY_INTERVAL
+        })
     }
 
     /// Decides what a group does, against the state its own changes make.

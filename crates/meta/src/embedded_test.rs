@@ -166,7 +166,8 @@ fn every_write_answered_done_outlives_a_crash() {
 /// Fills the disk, then looks at what the store says and still can do.
 fn fill(fault: DiskFault) {
     let disk = Disk::default();
-    let store = attach(&disk).unwrap();
+    let time = clock();
+    let store = EmbeddedStore::attach(Box::new(disk.clone()), time.clone()).unwrap();
     let large = |number| Write::put(key(number), vec![7; 20_000]);
     for number in 0..5 {
         assert!(store.write(large(number)).unwrap().done().is_some());
@@ -188,6 +189,7 @@ fn fill(fault: DiskFault) {
             assert_eq!(store.get(&key(number)).unwrap().unwrap().value.len(), 20_000);
         }
         assert_eq!(store.get(&key(next)).unwrap(), None);
+        time.advance(READ_ONLY_INTERVAL);
     }
     disk.set_fault(DiskFault::None);
     assert!(store.write(large(next)).unwrap().done().is_some());
@@ -231,16 +233,20 @@ fn a_failed_flush_is_unknown_and_final() {
     assert!(found == Some(1) || found == Some(2), "{found:?}");
 }
 
-/// A read error is no reason to stop: the file is opened again.
+/// A store that could only read writes again once the medium does.
 #[test]
 fn a_passing_fault_heals() {
     let disk = Disk::default();
-    let store = attach(&disk).unwrap();
+    let time = clock();
+    let store = EmbeddedStore::attach(Box::new(disk.clone()), time.clone()).unwrap();
     put(&store, 1, 1).unwrap();
     disk.set_fault(DiskFault::NoWrites);
     assert!(put(&store, 1, 2).is_err());
     disk.set_fault(DiskFault::None);
     assert_eq!(get(&store, 1), Some(1));
+    let error = put(&store, 1, 2).unwrap_err();
+    assert!(matches!(error, MetaError::Refused(Refusal::Full { .. })), "{error}");
+    time.advance(READ_ONLY_INTERVAL);
     put(&store, 1, 3).unwrap();
     assert_eq!(get(&store, 1), Some(3));
 }
