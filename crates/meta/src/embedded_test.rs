@@ -126,12 +126,11 @@ fn an_interrupted_creation_is_begun_again() {
 /// Crashes at every kind of moment: the disk keeps what was flushed and any part of the rest.
 #[test]
 fn every_write_answered_done_outlives_a_crash() {
-    const KEYS: u64 = 4;
     let (mut crashes, mut unknown) = (0, 0);
     for seed in 0..150 {
         let entropy = Seeded::new(seed);
         let disk = Disk::default();
-        let mut held = [None; KEYS as usize];
+        let mut held = [None; 4];
         let mut step = 0;
         for _ in 0..3 {
             let store = attach(&disk).unwrap();
@@ -141,7 +140,7 @@ fn every_write_answered_done_outlives_a_crash() {
             disk.set_fault(DiskFault::PowerCut { after_calls: entropy.next_u64() % 120 });
             let (number, attempted, error) = loop {
                 step += 1;
-                let number = entropy.next_u64() % KEYS;
+                let number = entropy.next_u64() % 4;
                 match put(&store, number, step) {
                     Ok(_) => held[usize::try_from(number).unwrap()] = Some(step),
                     Err(error) => break (number, step, error),
@@ -296,4 +295,35 @@ fn errors_of_a_full_medium_are_recognised() {
     }
     let error = refuse_io(io::Error::from(IoKind::PermissionDenied));
     assert!(matches!(error, MetaError::Refused(Refusal::Unavailable { .. })));
+}
+
+/// An overlay that read back anything but what was written would serve wrong metadata.
+#[test]
+fn an_overlay_reads_like_a_file() {
+    for seed in 0..40 {
+        let entropy = Seeded::new(seed);
+        let below = |bound: usize| usize::try_from(entropy.next_u64() % (bound as u64)).unwrap();
+        let disk = Disk::default();
+        let mut model: Vec<u8> = (0..below(20_000)).map(|_| below(256).to_le_bytes()[0]).collect();
+        disk.set_len(model.len() as u64).unwrap();
+        disk.write(0, &model).unwrap();
+        disk.set_fault(DiskFault::NoWrites);
+        let overlay = Overlay::over(Arc::new(disk)).unwrap();
+        for _ in 0..60 {
+            let at = below(model.len() + 1);
+            let len = below(model.len() - at + 1).min(9000);
+            if below(8) == 0 {
+                model.resize(below(20_000), 0);
+                overlay.set_len(model.len() as u64).unwrap();
+            } else {
+                let byte = below(256).to_le_bytes()[0];
+                model[at..at + len].fill(byte);
+                overlay.write(at as u64, &vec![byte; len]).unwrap();
+            }
+            let mut read = vec![0; model.len()];
+            overlay.read(0, &mut read).unwrap();
+            assert_eq!(read, model, "seed {seed}");
+        }
+        assert!(overlay.read(model.len() as u64, &mut [0]).is_err());
+    }
 }

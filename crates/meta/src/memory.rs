@@ -73,7 +73,7 @@ impl State {
         }
         match write.change {
             Change::Put { lease: Some(lease), .. } if !self.leases.is_alive(lease, now) => {
-                return WriteOutcome::NoLease { lease };
+                WriteOutcome::NoLease { lease }
             }
             Change::Put { value, lease } => {
                 let version = self.next_version();
