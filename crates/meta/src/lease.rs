@@ -40,12 +40,12 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Refuses a lease that must not be granted.
-    pub(crate) fn check_grant(&self, ttl: Duration) -> Result<(), MetaError> {
+    /// Refuses a lease that must not be granted beside `pending` others that are about to be.
+    pub(crate) fn check_grant(&self, ttl: Duration, pending: usize) -> Result<(), MetaError> {
         if ttl.is_zero() || ttl > LEASE_TTL_MAX {
             return Err(Refusal::BadTtl { ttl }.into());
         }
-        if self.terms.len() >= LEASES_MAX {
+        if self.terms.len() + pending >= LEASES_MAX {
             return Err(Refusal::TooManyLeases.into());
         }
         Ok(())
@@ -53,6 +53,20 @@ impl Leases {
 
     pub(crate) fn begin(&mut self, lease: LeaseId, ttl: Duration, now: Duration) {
         self.terms.insert(lease, Term { ttl, deadline: now.saturating_add(ttl) });
+    }
+
+    /// Takes over what a medium holds: forgets leases that are not there and begins those that are
+    /// new; the others run on.
+    pub(crate) fn reset(&mut self, durable: Vec<(LeaseId, Duration)>, now: Duration) {
+        let mut known = std::mem::take(&mut self.terms);
+        for (lease, ttl) in durable {
+            match known.remove(&lease) {
+                Some(term) => {
+                    self.terms.insert(lease, term);
+                }
+                None => self.begin(lease, ttl, now),
+            }
+        }
     }
 
     /// Renews a lease unless it has lapsed: what readers may have seen gone must not come back.

@@ -1,7 +1,8 @@
 //! The metadata port: small values under typed keys, changed by compare-and-set, and its engines.
 //!
 //! Owns the contract ([`MetaStore`]), the key codec ([`Key`]), the envelope of records
-//! ([`record`]) and the engine [`MemoryStore`] (the model). Does not know what the values mean: streams, topics and cursors define their own
+//! ([`record`]) and the engines [`MemoryStore`] (the model) and [`EmbeddedStore`] (one file, no
+//! server). Does not know what the values mean: streams, topics and cursors define their own
 //! records above. Data never goes through here; a value is a head, a name, an index entry.
 //!
 //! ```text
@@ -14,7 +15,10 @@
 //! Every call blocks until it is answered; a call from async code belongs on a blocking thread. No
 //! call can be cancelled: a caller that stops waiting has an unknown outcome on its hands.
 
+pub mod conformance;
+mod embedded;
 mod error;
+pub mod faults;
 mod key;
 mod lease;
 mod memory;
@@ -27,6 +31,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use embedded::{EMBEDDED_FILE, EmbeddedStore, FORMAT_VERSION};
 pub use error::{Cause, MetaError, Refusal};
 pub use key::{Component, Key, KeyError, KeyRange};
 pub use lease::{LeaseId, Renewal};
@@ -107,7 +112,7 @@ pub struct Page {
 
 /// A store of metadata.
 ///
-/// The contract, for all engines.
+/// The contract, for all engines; [`conformance::suite`] checks it.
 ///
 /// - *Linearizable*: a call that begins after another was answered sees at least what that one
 ///   saw or did.

@@ -73,7 +73,7 @@ impl State {
         }
         match write.change {
             Change::Put { lease: Some(lease), .. } if !self.leases.is_alive(lease, now) => {
-                return WriteOutcome::NoLease { lease };
+                WriteOutcome::NoLease { lease }
             }
             Change::Put { value, lease } => {
                 let version = self.next_version();
@@ -130,7 +130,7 @@ impl MetaStore for MemoryStore {
 
     fn grant_lease(&self, ttl: Duration) -> Result<LeaseId, MetaError> {
         self.with_state(|state, now| {
-            state.leases.check_grant(ttl)?;
+            state.leases.check_grant(ttl, 0)?;
             let lease = LeaseId(state.next_version().0);
             state.leases.begin(lease, ttl, now);
             Ok(lease)
@@ -182,5 +182,15 @@ impl PageBuilder<'_> {
 
     pub(crate) fn finish(self) -> Page {
         self.page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_engine_conforms() {
+        crate::conformance::suite(&|clock| Arc::new(MemoryStore::new(clock)));
     }
 }

@@ -18,6 +18,9 @@ pub enum Resolved {
     /// write again, with the same token. Should the lost one arrive late, at most one of the two
     /// meets [`Condition::Version`]; one under [`Condition::Absent`] can only win twice when
     /// somebody deleted the key in between, and under [`Condition::Any`] both put the same value.
+    ///
+    /// SUBTLE: when the second sending is answered `Lost`, it may have lost against the first.
+    /// Resolve again, or compare the token of what it lost to.
     NotDone {
         /// What the key holds.
         current: Option<Versioned>,

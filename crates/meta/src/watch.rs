@@ -108,11 +108,6 @@ impl Watches {
         });
     }
 
-    /// Wakes everybody: anything may have changed.
-    pub(crate) fn all_changed(&self) {
-        self.wake_all(Wake::Changed);
-    }
-
     fn wake_all(&self, why: Wake) {
         for watch in self.open.lock().iter() {
             if let Some(state) = watch.upgrade() {
