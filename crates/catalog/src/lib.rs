@@ -169,7 +169,8 @@ impl Catalog {
         &self,
         specs: &[&TopicSpec],
     ) -> Result<Vec<Result<Arc<Topic>, CatalogError>>, CatalogError> {
-        let ids: Vec<TopicId> = specs.iter().map(|_| TopicId::random(self.store.entropy())).collect();
+        let ids: Vec<TopicId> =
+            specs.iter().map(|_| TopicId::random(self.store.entropy())).collect();
         let mut streams = Vec::new();
         for (spec, id) in specs.iter().zip(&ids) {
             let durability = Configs::parse(&spec.configs)?.durability();
@@ -178,8 +179,7 @@ impl Catalog {
         let mut streams = self.store.create(&streams)?.into_iter();
         let mut made = Vec::with_capacity(specs.len());
         for (spec, id) in specs.iter().zip(ids) {
-            let partitions: Vec<Stream> =
-                streams.by_ref().take(spec.partitions as usize).collect();
+            let partitions: Vec<Stream> = streams.by_ref().take(spec.partitions as usize).collect();
             let record = TopicRecord {
                 name: spec.name.clone(),
                 id,
@@ -344,11 +344,8 @@ fn check_name(name: &str) -> Result<(), CatalogError> {
 /// Deletes streams whose label names a topic that does not have them: what a crash between
 /// creating streams and binding a name, or between freeing a name and deleting streams, left.
 fn delete_unbound(store: &Store, topics: &Topics) -> Result<(), CatalogError> {
-    let bound: HashSet<_> = topics
-        .by_name
-        .values()
-        .flat_map(|topic| topic.partitions.iter().map(Stream::id))
-        .collect();
+    let bound: HashSet<_> =
+        topics.by_name.values().flat_map(|topic| topic.partitions.iter().map(Stream::id)).collect();
     if bound.len() == store.len() {
         return Ok(());
     }

@@ -45,9 +45,9 @@ impl TopicRecord {
     }
 
     pub(crate) fn decode(value: &Bytes) -> Result<TopicRecord, CatalogError> {
-        let (_, payload) = TOPIC.open(value).map_err(|error| CatalogError::Record {
-            detail: error.to_string(),
-        })?;
+        let (_, payload) = TOPIC
+            .open(value)
+            .map_err(|error| CatalogError::Record { detail: error.to_string() })?;
         serde_json::from_slice(&payload)
             .map_err(|error| CatalogError::Record { detail: error.to_string() })
     }

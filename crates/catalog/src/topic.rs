@@ -14,7 +14,9 @@ use crate::error::CatalogError;
 use crate::record::{Format, TopicRecord};
 
 /// A topic, for ever: creating a name again gives a new id. A random UUID, never zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct TopicId(pub Uuid);
 
@@ -73,10 +75,8 @@ impl Topic {
         store: &Store,
     ) -> Result<Topic, CatalogError> {
         let find = |id: &u64| {
-            let missing = || CatalogError::MissingStream {
-                name: record.name.clone(),
-                stream: StreamId(*id),
-            };
+            let missing =
+                || CatalogError::MissingStream { name: record.name.clone(), stream: StreamId(*id) };
             store.get(StreamId(*id)).ok_or_else(missing)
         };
         let partitions = record.partitions.iter().map(find).collect::<Result<_, _>>()?;

@@ -16,7 +16,7 @@ use crate::group;
 use crate::partition::Partition;
 
 /// The envelope of the smallest producer id never given to a producer.
-const NEXT_PRODUCER: RecordKind = RecordKind { kind: 0x0301, schema: 1 };
+const NEXT_PRODUCER: RecordKind = RecordKind { kind: 0x0401, schema: 1 };
 
 /// Producer ids reserved with one metadata write.
 const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;

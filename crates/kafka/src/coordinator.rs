@@ -53,7 +53,10 @@ pub(crate) struct NotAvailable;
 
 impl Groups {
     /// Loads the offsets topic, if it exists.
-    pub(crate) fn open(catalog: &Arc<Catalog>, settings: &Settings) -> Result<Groups, CatalogError> {
+    pub(crate) fn open(
+        catalog: &Arc<Catalog>,
+        settings: &Settings,
+    ) -> Result<Groups, CatalogError> {
         let groups = Groups { shards: OnceLock::new(), creating: Mutex::new(()) };
         if let Some(topic) = catalog.get(OFFSETS_TOPIC) {
             let _ = groups.shards.set(load(catalog, settings, &topic)?);
@@ -85,7 +88,11 @@ impl Groups {
     }
 
     /// Asks the coordinator of the request's group.
-    pub(crate) async fn ask(&self, broker: &Broker, request: Request) -> Result<Response, NotAvailable> {
+    pub(crate) async fn ask(
+        &self,
+        broker: &Broker,
+        request: Request,
+    ) -> Result<Response, NotAvailable> {
         if let Err(error) = tokio::task::block_in_place(|| self.ready(broker)) {
             tracing::warn!(%error, "the offsets topic is not available");
             return Err(NotAvailable);
@@ -153,9 +160,9 @@ fn replay(stream: &Stream, loading: &mut Loading) -> Result<u64, CatalogError> {
             at = entry.range().end;
             for record in records_of(entry.payload) {
                 count += 1;
-                let replayed = record.map_err(|error| error.to_string()).and_then(|record| {
-                    loading.replay(&record).map_err(|error| error.to_string())
-                });
+                let replayed = record
+                    .map_err(|error| error.to_string())
+                    .and_then(|record| loading.replay(&record).map_err(|error| error.to_string()));
                 if let Err(error) = replayed {
                     tracing::warn!(stream = %stream.id(), before = %at, error, "a record of the offsets topic was passed over");
                 }
@@ -211,12 +218,7 @@ struct Inner {
 }
 
 impl Shard {
-    fn start(
-        stream: Stream,
-        loading: Loading,
-        records: u64,
-        clock: Arc<dyn Clock>,
-    ) -> Arc<Shard> {
+    fn start(stream: Stream, loading: Loading, records: u64, clock: Arc<dyn Clock>) -> Arc<Shard> {
         let coordinator = loading.start(now(&*clock));
         let shard = Arc::new(Shard {
             stream,

@@ -64,7 +64,9 @@ pub(crate) async fn answer(
         Request::Heartbeat(request) => groups::heartbeat(broker, request).await.into(),
         Request::LeaveGroup(request) => groups::leave(broker, request, version).await.into(),
         Request::OffsetCommit(request) => groups::commit(broker, request).await.into(),
-        Request::OffsetFetch(request) => groups::fetch_offsets(broker, request, version).await.into(),
+        Request::OffsetFetch(request) => {
+            groups::fetch_offsets(broker, request, version).await.into()
+        }
         Request::ListGroups(request) => groups::list(broker, request).await.into(),
         Request::DescribeGroups(request) => groups::describe(broker, request, version).await.into(),
         Request::DeleteGroups(request) => groups::delete(broker, request).await.into(),

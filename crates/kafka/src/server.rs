@@ -42,6 +42,7 @@ impl Server {
     /// Serves until `stop` becomes true or its sender is gone; then takes no more requests, sends
     /// the answers that are on their way, and returns.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let sessions_stop = stop.clone();
         let permits = Arc::new(Semaphore::new(self.broker.settings.connections_max));
         let mut sessions = JoinSet::new();
         loop {
@@ -54,7 +55,7 @@ impl Server {
                             tracing::warn!(%peer, max = self.broker.settings.connections_max, "refused: too many connections");
                             continue;
                         };
-                        let session = serve(self.broker.clone(), socket, peer, stop.clone());
+                        let session = serve(self.broker.clone(), socket, peer, sessions_stop.clone());
                         sessions.spawn(async move {
                             session.await;
                             drop(permit);

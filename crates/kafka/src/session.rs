@@ -84,7 +84,8 @@ pub(crate) struct Client {
 }
 
 /// An answer in the making; `None` for a request that gets none.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Response>, SessionError>> + Send>>;
+pub(crate) type Answer =
+    Pin<Box<dyn Future<Output = Result<Option<Response>, SessionError>> + Send>>;
 
 struct Unanswered {
     version: i16,
@@ -137,7 +138,9 @@ impl Requests {
         let idle_max = self.broker.settings.connection_idle_max;
         let mut buffer = BytesMut::new();
         loop {
-            while let Some(frame) = split_frame(&mut buffer, self.broker.settings.request_bytes_max)? {
+            while let Some(frame) =
+                split_frame(&mut buffer, self.broker.settings.request_bytes_max)?
+            {
                 if !self.take(frame).await? {
                     return Ok(());
                 }

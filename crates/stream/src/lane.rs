@@ -327,16 +327,14 @@ impl Stream {
 
     /// The largest epoch not above `epoch` that has readable entries, and the offset after its
     /// last one. For the current epoch that is the committed end.
-    ///
-    /// # Errors
-    /// As [`Stream::read`].
-    pub fn epoch_end(&self, epoch: Epoch) -> Result<Option<(Epoch, Offset)>, ReadError> {
+    #[must_use]
+    pub fn epoch_end(&self, epoch: Epoch) -> Option<(Epoch, Offset)> {
         let (trim, end, current) = {
             let state = self.lane.state.lock();
             (state.trim, state.head.end, state.epoch)
         };
         if epoch == current {
-            return Ok(Some((current, end)));
+            return Some((current, end));
         }
         self.lane.log.epoch_end(epoch, trim, end)
     }
@@ -354,9 +352,11 @@ impl Stream {
         self.lane.log.headers(from.max(trim), end, entries_max)
     }
 
-    /// Bytes of payload that may be read.
-    #[must_use]
-    pub fn readable_bytes(&self) -> u64 {
+    /// Bytes of payload that may be read, to the precision of whole entries.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn readable_bytes(&self) -> Result<u64, ReadError> {
         let (trim, end) = self.bounds();
         self.lane.log.bytes_between(trim, end)
     }

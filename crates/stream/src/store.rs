@@ -316,9 +316,10 @@ impl Store {
             let page = self.shared.meta.range(&part, PAGE_ITEMS_MAX)?;
             for item in page.items {
                 let id = id_in(&item.key)?;
-                if let (Ok(record), true) =
-                    (StreamRecord::decode(&item.stored.value), self.streams.read().contains_key(&id))
-                {
+                if let (Ok(record), true) = (
+                    StreamRecord::decode(&item.stored.value),
+                    self.streams.read().contains_key(&id),
+                ) {
                     labels.push((id, record.label));
                 }
             }

@@ -15,15 +15,24 @@ use thetis_wal::memory::MemoryWal;
 #[derive(Clone, Debug)]
 enum Step {
     /// Append an entry of this many records and wait for it.
-    Append { records: u32, expected: Option<i64> },
+    Append {
+        records: u32,
+        expected: Option<i64>,
+    },
     /// Append and do not wait.
-    Start { records: u32 },
+    Start {
+        records: u32,
+    },
     /// Wait for the oldest that was started.
     Finish,
     /// Read from this share of the offsets, in percent, a bit past the end too.
-    Read { percent: u64 },
+    Read {
+        percent: u64,
+    },
     /// Trim at this share of the offsets.
-    Trim { percent: u64 },
+    Trim {
+        percent: u64,
+    },
     /// Take the stream over; later appends carry the session, or do not.
     Acquire,
     Release,
@@ -83,7 +92,8 @@ impl World {
         let clock = Arc::new(ManualClock::default());
         let meta = Arc::new(MemoryStore::new(clock.clone()));
         let store = open(&wal, &meta, &clock, 1);
-        let spec = StreamSpec { durability: Some(level), label: "model".into(), ..Default::default() };
+        let spec =
+            StreamSpec { durability: Some(level), label: "model".into(), ..Default::default() };
         let stream = store.create(&[spec]).unwrap().remove(0);
         World {
             wal,
@@ -163,8 +173,13 @@ impl World {
 
     fn read(&self, percent: u64) {
         let from = self.end() * percent / 100;
-        let acknowledged =
-            self.sent.iter().filter(|sent| sent.acknowledged).map(|sent| sent.base + u64::from(sent.records)).max().unwrap_or(0);
+        let acknowledged = self
+            .sent
+            .iter()
+            .filter(|sent| sent.acknowledged)
+            .map(|sent| sent.base + u64::from(sent.records))
+            .max()
+            .unwrap_or(0);
         match self.stream.read(Offset(from), 64).unwrap() {
             Read::Trimmed(trim) => {
                 assert!(from < self.trim);

@@ -20,7 +20,9 @@ pub enum AppendError {
         max: u64,
     },
     /// An earlier flush failed; what it covered is unknown, so nothing is taken on top of it.
-    #[error("could not append: the WAL stopped after a failed flush ({detail}); restart to recover")]
+    #[error(
+        "could not append: the WAL stopped after a failed flush ({detail}); restart to recover"
+    )]
     Poisoned {
         /// What failed.
         detail: String,
@@ -59,7 +61,9 @@ impl AppendError {
 /// A flush failed. Whether what it covered will be there after a restart is unknown: the device
 /// may have kept some of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a flush of the WAL failed ({detail}); what it covered may have been kept; restart to recover")]
+#[error(
+    "a flush of the WAL failed ({detail}); what it covered may have been kept; restart to recover"
+)]
 pub struct FlushError {
     /// What failed.
     pub detail: String,

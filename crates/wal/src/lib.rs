@@ -133,18 +133,13 @@ pub trait Log: Send + Sync {
     fn max_time(&self, from: Offset, until: Offset) -> Result<Option<(Offset, i64)>, ReadError>;
 
     /// The largest epoch not above `epoch` that has entries, and the offset after its last one.
+    fn epoch_end(&self, epoch: Epoch, from: Offset, until: Offset) -> Option<(Epoch, Offset)>;
+
+    /// Bytes of payload in `[from, until)`, to the precision of whole entries.
     ///
     /// # Errors
     /// As [`Log::read`].
-    fn epoch_end(
-        &self,
-        epoch: Epoch,
-        from: Offset,
-        until: Offset,
-    ) -> Result<Option<(Epoch, Offset)>, ReadError>;
-
-    /// Bytes of payload in `[from, until)`, to the precision of whole entries.
-    fn bytes_between(&self, from: Offset, until: Offset) -> u64;
+    fn bytes_between(&self, from: Offset, until: Offset) -> Result<u64, ReadError>;
 
     /// Everything below `before` is dead. The core says so only after its metadata does.
     fn trim(&self, before: Offset);

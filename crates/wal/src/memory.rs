@@ -207,7 +207,8 @@ impl Log for MemoryLog {
         entries_max: usize,
     ) -> Result<Vec<EntryHeader>, ReadError> {
         let headers = self.between(from, until).into_iter().take(entries_max).map(|entry| {
-            let payload_len = u32::try_from(entry.payload.len()).expect("entries are under 4 GiB");
+            let payload_bytes =
+                u32::try_from(entry.payload.len()).expect("entries are under 4 GiB");
             EntryHeader {
                 base_offset: entry.base_offset,
                 record_count: entry.record_count,
@@ -215,7 +216,7 @@ impl Log for MemoryLog {
                 version: entry.version,
                 attempt: entry.attempt,
                 max_timestamp: entry.max_timestamp,
-                payload_len,
+                payload_bytes,
             }
         });
         Ok(headers.collect())
@@ -241,19 +242,14 @@ impl Log for MemoryLog {
         Ok(best)
     }
 
-    fn epoch_end(
-        &self,
-        epoch: Epoch,
-        from: Offset,
-        until: Offset,
-    ) -> Result<Option<(Epoch, Offset)>, ReadError> {
+    fn epoch_end(&self, epoch: Epoch, from: Offset, until: Offset) -> Option<(Epoch, Offset)> {
         let entries = self.between(from, until);
         let last = entries.iter().rev().find(|entry| entry.epoch <= epoch);
-        Ok(last.map(|entry| (entry.epoch, entry.range().end)))
+        last.map(|entry| (entry.epoch, entry.range().end))
     }
 
-    fn bytes_between(&self, from: Offset, until: Offset) -> u64 {
-        self.between(from, until).iter().map(|entry| entry.payload.len() as u64).sum()
+    fn bytes_between(&self, from: Offset, until: Offset) -> Result<u64, ReadError> {
+        Ok(self.between(from, until).iter().map(|entry| entry.payload.len() as u64).sum())
     }
 
     fn trim(&self, before: Offset) {

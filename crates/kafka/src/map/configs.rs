@@ -43,11 +43,12 @@ const fn wire_type(kind: ConfigType) -> i8 {
     }
 }
 
-pub(super) fn describe(broker: &Broker, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
-    let shown = Shown {
-        synonyms: request.include_synonyms,
-        documentation: request.include_documentation,
-    };
+pub(super) fn describe(
+    broker: &Broker,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let shown =
+        Shown { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let results = request.resources.into_iter().map(|resource| {
         let described = match resource.resource_type {
             resource::TOPIC => describe_topic(broker, &resource, shown),
@@ -169,11 +170,7 @@ fn describe_broker(
             ConfigType::Int,
             (groups.offsets_retention.as_secs() / 60).to_string(),
         ),
-        (
-            "offsets.topic.num.partitions",
-            ConfigType::Int,
-            settings.offsets_partitions.to_string(),
-        ),
+        ("offsets.topic.num.partitions", ConfigType::Int, settings.offsets_partitions.to_string()),
         ("producer.id.expiration.ms", ConfigType::Int, millis(settings.producer_expiration)),
         ("socket.request.max.bytes", ConfigType::Int, settings.request_bytes_max.to_string()),
         (

@@ -165,7 +165,7 @@ fn one(
     let from = u64::try_from(asked.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
     let mut response = FetchPartitionResponse::default();
     if asked.last_fetched_epoch >= 0
-        && let Some(diverging) = divergence(stream, asked)?
+        && let Some(diverging) = divergence(stream, asked)
     {
         response.diverging_epoch = diverging;
     }
@@ -208,13 +208,12 @@ pub(super) fn check_epoch(stream: &Stream, known: i32) -> Result<(), ErrorCode> 
 }
 
 /// Where the reader's history parts from ours: it has read past the end of its last epoch.
-fn divergence(stream: &Stream, asked: &FetchPartition) -> Result<Option<DivergingEpoch>, ErrorCode> {
+fn divergence(stream: &Stream, asked: &FetchPartition) -> Option<DivergingEpoch> {
     let epoch = Epoch(u32::try_from(asked.last_fetched_epoch).unwrap_or(0));
-    let found = stream.epoch_end(epoch).map_err(|failed| damaged(stream, &failed))?;
-    let Some((found, end)) = found else { return Ok(None) };
+    let (found, end) = stream.epoch_end(epoch)?;
     let (found, end_offset) = (wire_epoch(found), end.0.cast_signed());
     let parted = found < asked.last_fetched_epoch || end_offset < asked.fetch_offset;
-    Ok(parted.then_some(DivergingEpoch { epoch: found, end_offset }))
+    parted.then_some(DivergingEpoch { epoch: found, end_offset })
 }
 
 pub(super) fn damaged(stream: &Stream, failed: &thetis_stream::ReadError) -> ErrorCode {

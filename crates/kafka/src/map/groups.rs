@@ -211,10 +211,7 @@ pub(super) async fn commit(broker: &Broker, request: OffsetCommitRequest) -> Off
 }
 
 /// Puts the coordinator's codes in their places; both lists are in the order of the request.
-fn merge_codes(
-    answers: &mut [OffsetCommitTopicResponse],
-    topics: Vec<(String, Vec<(i32, Code)>)>,
-) {
+fn merge_codes(answers: &mut [OffsetCommitTopicResponse], topics: Vec<(String, Vec<(i32, Code)>)>) {
     for (answer, (_, codes)) in answers.iter_mut().zip(topics) {
         let mut codes = codes.into_iter();
         for partition in &mut answer.partitions {
@@ -263,8 +260,7 @@ async fn fetch_group(broker: &Broker, group: OffsetFetchGroup) -> OffsetFetchGro
         let named = topics.iter().map(|t| (t.name.clone(), t.partition_indexes.clone()));
         named.collect()
     };
-    let fetch =
-        FetchOffsets { group_id: group_id.clone(), topics: topics.as_ref().map(named) };
+    let fetch = FetchOffsets { group_id: group_id.clone(), topics: topics.as_ref().map(named) };
     let answer = asked!(broker, Request::FetchOffsets(fetch), Response::FetchOffsets);
     let (error_code, found) = match answer {
         Ok(found) => (ErrorCode::None, found),

@@ -51,7 +51,8 @@ pub(super) fn api_versions(request: &ApiVersionsRequest, version: i16) -> ApiVer
 fn is_software_name(name: &str) -> bool {
     let ends = [name.chars().next(), name.chars().last()];
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
-    name.chars().all(allowed) && ends.iter().flatten().count() == 2
+    name.chars().all(allowed)
+        && ends.iter().flatten().count() == 2
         && ends.iter().flatten().all(char::is_ascii_alphanumeric)
 }
 
@@ -132,8 +133,8 @@ fn one(broker: &Broker, asked: MetadataRequestTopic, create: bool) -> MetadataTo
 
 fn found(broker: &Broker, topic: &Arc<Topic>) -> MetadataTopic {
     let me = broker.settings.node_id;
-    let partitions = (0..).zip(&topic.partitions).map(|(partition_index, stream)| {
-        MetadataPartition {
+    let partitions =
+        (0..).zip(&topic.partitions).map(|(partition_index, stream)| MetadataPartition {
             error_code: ErrorCode::None,
             partition_index,
             leader_id: me,
@@ -141,8 +142,7 @@ fn found(broker: &Broker, topic: &Arc<Topic>) -> MetadataTopic {
             replica_nodes: vec![me],
             isr_nodes: vec![me],
             offline_replicas: Vec::new(),
-        }
-    });
+        });
     MetadataTopic {
         error_code: ErrorCode::None,
         name: Some(topic.name.clone()),

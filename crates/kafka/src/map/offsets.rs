@@ -6,13 +6,13 @@ use thetis_types::{EntryFormat, Epoch, Offset, StoredEntry};
 use super::fetch::{check_epoch, damaged};
 use super::metadata::{leader_epoch, wire_epoch};
 use crate::broker::Broker;
-use crate::records::{Batches, BatchError};
+use crate::records::{BatchError, Batches};
 use crate::wire::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, EpochEndOffset, ErrorCode,
-    LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsPartition,
-    ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopicResponse, MAX_TIMESTAMP, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+    LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResponse,
+    ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse, MAX_TIMESTAMP,
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 };
 
 /// Bytes the records of one batch may expand to while one of them is looked for.
@@ -156,13 +156,16 @@ pub(super) fn for_leader_epoch(
     OffsetForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }
 }
 
-fn end_of_epoch(stream: &Stream, asked: &OffsetForLeaderPartition) -> Result<(i32, i64), ErrorCode> {
+fn end_of_epoch(
+    stream: &Stream,
+    asked: &OffsetForLeaderPartition,
+) -> Result<(i32, i64), ErrorCode> {
     check_epoch(stream, asked.current_leader_epoch)?;
     let Ok(epoch) = u32::try_from(asked.leader_epoch) else { return Ok((-1, -1)) };
     if Epoch(epoch) > stream.epoch() {
         return Ok((-1, -1));
     }
-    let found = stream.epoch_end(Epoch(epoch)).map_err(|failed| damaged(stream, &failed))?;
+    let found = stream.epoch_end(Epoch(epoch));
     // Where nothing of that epoch or a lower one is left, what is left is of higher ones.
     let (epoch, end) = found.unwrap_or((Epoch(epoch), stream.trim_offset()));
     Ok((wire_epoch(epoch), end.0.cast_signed()))

@@ -166,7 +166,11 @@ fn check_topic_rules(
                 "timestamps up to {} are outside what the topic allows around {now_ms}",
                 header.max_timestamp
             ));
-            return Err(Refused { code: ErrorCode::InvalidTimestamp, message, records: Vec::new() });
+            return Err(Refused {
+                code: ErrorCode::InvalidTimestamp,
+                message,
+                records: Vec::new(),
+            });
         }
     }
     if configs.get("cleanup.policy").split(',').any(|policy| policy.trim() == "compact") {
@@ -184,10 +188,7 @@ fn check_keys(header: &BatchHeader, bytes: &Bytes) -> Result<(), Refused> {
             return Err(Refused {
                 code: ErrorCode::InvalidRecord,
                 message: Some(why.clone()),
-                records: vec![RecordError {
-                    batch_index,
-                    batch_index_error_message: Some(why),
-                }],
+                records: vec![RecordError { batch_index, batch_index_error_message: Some(why) }],
             });
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use thetis_catalog::{CatalogError, Format, Topic, TopicSpec, config};
-use thetis_types::limits::TOPIC_NAME_BYTES_MAX;
 use thetis_types::Offset;
+use thetis_types::limits::TOPIC_NAME_BYTES_MAX;
 
 use super::metadata::{topic_id, wire_id};
 use super::{blocking, error};
@@ -13,10 +13,9 @@ use crate::coordinator::OFFSETS_TOPIC;
 use crate::wire::{
     CreatableTopic, CreatableTopicResult, CreatePartitionsRequest, CreatePartitionsResponse,
     CreatePartitionsTopic, CreatePartitionsTopicResult, CreateTopicsRequest, CreateTopicsResponse,
-    CreatedTopicConfig, DeletableTopicResult, DeleteRecordsPartition,
-    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse,
-    DeleteRecordsTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
-    ErrorCode, Uuid,
+    CreatedTopicConfig, DeletableTopicResult, DeleteRecordsPartition, DeleteRecordsPartitionResult,
+    DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult, DeleteTopicState,
+    DeleteTopicsRequest, DeleteTopicsResponse, ErrorCode, Uuid,
 };
 
 /// Where a configuration value comes from, as DescribeConfigs numbers it.
