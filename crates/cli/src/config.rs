@@ -5,7 +5,6 @@
 pub(crate) mod explain;
 mod flags;
 mod layers;
-mod nearest;
 pub(crate) mod settings;
 pub(crate) mod value;
 
