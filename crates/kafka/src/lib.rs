@@ -1,1 +1,4 @@
 //! The Kafka front: wire codec, session, mapping to the core.
+
+pub mod records;
+pub mod wire;
