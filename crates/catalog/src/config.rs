@@ -3,6 +3,7 @@
 //! because tools read, change and write back all of them; ours begin with `thetis.`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thetis_types::spelling::nearest;
 use thetis_types::{Durability, Profile};
@@ -302,10 +303,44 @@ impl ConfigKey {
     }
 }
 
+/// What a topic that does not set a key takes instead of the table's default: the server's own
+/// configuration. Checked once, shared by all topics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults(Arc<BTreeMap<String, String>>);
+
+impl Defaults {
+    /// Checks the server's defaults.
+    ///
+    /// # Errors
+    /// An unknown key, with the nearest known one, or a value that does not suit its key.
+    pub fn new(values: BTreeMap<String, String>) -> Result<Defaults, CatalogError> {
+        check_all(&values)?;
+        Ok(Defaults(Arc::new(values)))
+    }
+
+    /// The default of a key, and whether it is the server's own.
+    #[must_use]
+    pub fn get(&self, key: &ConfigKey) -> (&str, bool) {
+        self.0.get(key.name).map_or((key.default, false), |value| (value.as_str(), true))
+    }
+}
+
+fn check_all(values: &BTreeMap<String, String>) -> Result<(), CatalogError> {
+    for (name, value) in values {
+        let key = ConfigKey::find(name).ok_or_else(|| CatalogError::UnknownConfig {
+            key: name.clone(),
+            nearest: nearest(name, KEYS.iter().map(|key| key.name)),
+        })?;
+        key.check(value)?;
+    }
+    Ok(())
+}
+
 /// The configuration of a topic, defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configs {
     set: BTreeMap<String, String>,
+    defaults: Defaults,
 }
 
 impl Configs {
@@ -313,15 +348,18 @@ impl Configs {
     ///
     /// # Errors
     /// An unknown key, with the nearest known one, or a value that does not suit its key.
-    pub fn parse(set: &BTreeMap<String, String>) -> Result<Configs, CatalogError> {
-        for (name, value) in set {
-            let key = ConfigKey::find(name).ok_or_else(|| CatalogError::UnknownConfig {
-                key: name.clone(),
-                nearest: nearest(name, KEYS.iter().map(|key| key.name)),
-            })?;
-            key.check(value)?;
-        }
-        Ok(Configs { set: set.clone() })
+    pub fn parse(
+        set: &BTreeMap<String, String>,
+        defaults: &Defaults,
+    ) -> Result<Configs, CatalogError> {
+        check_all(set)?;
+        Ok(Configs { set: set.clone(), defaults: defaults.clone() })
+    }
+
+    /// What the topic takes where it sets nothing.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
     }
 
     /// The values that differ from the defaults.
@@ -336,7 +374,7 @@ impl Configs {
     /// For a key that is not in [`KEYS`].
     #[must_use]
     pub fn get(&self, name: &'static str) -> &str {
-        let default = || ConfigKey::find(name).expect("a key of the table").default;
+        let default = || self.defaults.get(ConfigKey::find(name).expect("a key of the table")).0;
         self.set.get(name).map_or_else(default, String::as_str)
     }
 
@@ -367,7 +405,7 @@ mod tests {
     use super::*;
 
     fn parse(name: &str, value: &str) -> Result<Configs, CatalogError> {
-        Configs::parse(&[(name.to_string(), value.to_string())].into())
+        Configs::parse(&[(name.to_string(), value.to_string())].into(), &Defaults::default())
     }
 
     #[test]
@@ -395,6 +433,17 @@ mod tests {
             let error = parse(name, value).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn the_server_has_its_own_defaults() {
+        let own = [("retention.ms".to_string(), "5".to_string())].into();
+        let defaults = Defaults::new(own).unwrap();
+        let unset = Configs::parse(&BTreeMap::new(), &defaults).unwrap();
+        assert_eq!(unset.number("retention.ms"), 5);
+        let set = [("retention.ms".to_string(), "7".to_string())].into();
+        assert_eq!(Configs::parse(&set, &defaults).unwrap().number("retention.ms"), 7);
+        assert!(Defaults::new([("retention.ms".to_string(), "x".to_string())].into()).is_err());
     }
 
     #[test]

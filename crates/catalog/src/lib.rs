@@ -10,6 +10,7 @@
 pub mod config;
 mod error;
 mod record;
+mod retain;
 mod topic;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,7 +25,7 @@ use thetis_stream::{Store, Stream, StreamSpec};
 use thetis_types::Durability;
 use thetis_types::limits::TOPIC_NAME_BYTES_MAX;
 
-pub use config::{ConfigKey, Configs};
+pub use config::{ConfigKey, Configs, Defaults};
 pub use error::CatalogError;
 pub use record::{Format, TopicRecord};
 pub use topic::{Topic, TopicId};
@@ -48,6 +49,7 @@ pub struct TopicSpec {
 /// All topics of a store.
 pub struct Catalog {
     store: Arc<Store>,
+    defaults: Defaults,
     topics: RwLock<Topics>,
     /// Serialises the acts that change topics.
     acts: Mutex<()>,
@@ -76,25 +78,32 @@ impl Catalog {
     ///
     /// # Errors
     /// Metadata failed or cannot be understood.
-    pub fn open(store: Arc<Store>) -> Result<Catalog, CatalogError> {
+    pub fn open(store: Arc<Store>, defaults: Defaults) -> Result<Catalog, CatalogError> {
         let mut topics = Topics::default();
         let mut range = Some(KeyRange::under(Key::of("topic")));
         while let Some(part) = range {
             let page = store.meta().range(&part, PAGE_ITEMS_MAX)?;
             for item in page.items {
                 let record = TopicRecord::decode(&item.stored.value)?;
-                topics.insert(Arc::new(Topic::new(record, item.stored.version, &store)?));
+                let topic = Topic::new(record, item.stored.version, &store, &defaults)?;
+                topics.insert(Arc::new(topic));
             }
             range = page.next;
         }
         delete_unbound(&store, &topics)?;
-        Ok(Catalog { store, topics: RwLock::new(topics), acts: Mutex::new(()) })
+        Ok(Catalog { store, defaults, topics: RwLock::new(topics), acts: Mutex::new(()) })
     }
 
     /// The streams beneath.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// What topics take where they set nothing.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
     }
 
     /// The topic of this name.
@@ -125,7 +134,7 @@ impl Catalog {
             let (count, max) = (spec.partitions, PARTITIONS_MAX);
             return Err(CatalogError::PartitionCount { count, max });
         }
-        Configs::parse(&spec.configs)?;
+        Configs::parse(&spec.configs, &self.defaults)?;
         match self.get(&spec.name) {
             Some(_) => Err(CatalogError::Exists { name: spec.name.clone() }),
             None => Ok(()),
@@ -173,7 +182,7 @@ impl Catalog {
             specs.iter().map(|_| TopicId::random(self.store.entropy())).collect();
         let mut streams = Vec::new();
         for (spec, id) in specs.iter().zip(&ids) {
-            let durability = Configs::parse(&spec.configs)?.durability();
+            let durability = Configs::parse(&spec.configs, &self.defaults)?.durability();
             streams.extend((0..spec.partitions).map(|index| stream_spec(*id, index, durability)));
         }
         let mut streams = self.store.create(&streams)?.into_iter();
@@ -200,7 +209,7 @@ impl Catalog {
             let Some(version) = version else {
                 return Err(CatalogError::Exists { name: record.name });
             };
-            let topic = Arc::new(Topic::made(record, version, partitions)?);
+            let topic = Arc::new(Topic::made(record, version, partitions, &self.defaults)?);
             topics.insert(topic.clone());
             Ok(topic)
         });
@@ -271,7 +280,7 @@ impl Catalog {
     ) -> Result<Arc<Topic>, CatalogError> {
         let _act = self.acts.lock();
         let topic = self.get(name).ok_or_else(|| CatalogError::NotFound { name: name.into() })?;
-        let parsed = Configs::parse(&configs)?;
+        let parsed = Configs::parse(&configs, &self.defaults)?;
         let mut record = topic.record();
         record.configs = configs;
         let replaced = self.replace(&topic, record, topic.partitions.clone())?;
@@ -293,7 +302,7 @@ impl Catalog {
         let Some(version) = self.write_all(vec![put])?.pop().flatten() else {
             return Err(CatalogError::Contended { name: record.name });
         };
-        let topic = Arc::new(Topic::made(record, version, partitions)?);
+        let topic = Arc::new(Topic::made(record, version, partitions, &self.defaults)?);
         self.topics.write().insert(topic.clone());
         Ok(topic)
     }

@@ -9,7 +9,7 @@ use thetis_types::StreamId;
 use thetis_types::clock::Entropy;
 use uuid::{Builder, Uuid};
 
-use crate::config::Configs;
+use crate::config::{Configs, Defaults};
 use crate::error::CatalogError;
 use crate::record::{Format, TopicRecord};
 
@@ -73,6 +73,7 @@ impl Topic {
         record: TopicRecord,
         version: Version,
         store: &Store,
+        defaults: &Defaults,
     ) -> Result<Topic, CatalogError> {
         let find = |id: &u64| {
             let missing =
@@ -80,13 +81,14 @@ impl Topic {
             store.get(StreamId(*id)).ok_or_else(missing)
         };
         let partitions = record.partitions.iter().map(find).collect::<Result<_, _>>()?;
-        Topic::made(record, version, partitions)
+        Topic::made(record, version, partitions, defaults)
     }
 
     pub(crate) fn made(
         record: TopicRecord,
         version: Version,
         partitions: Vec<Stream>,
+        defaults: &Defaults,
     ) -> Result<Topic, CatalogError> {
         Ok(Topic {
             name: record.name.clone(),
@@ -94,7 +96,7 @@ impl Topic {
             format: record.format,
             partitions,
             version,
-            configs: Configs::parse(&record.configs)?,
+            configs: Configs::parse(&record.configs, defaults)?,
             record,
         })
     }

@@ -18,6 +18,9 @@ use crate::partition::Partition;
 /// The envelope of the smallest producer id never given to a producer.
 const NEXT_PRODUCER: RecordKind = RecordKind { kind: 0x0401, schema: 1 };
 
+/// The envelope of the cluster's name for itself.
+const CLUSTER_ID: RecordKind = RecordKind { kind: 0x0402, schema: 1 };
+
 /// Producer ids reserved with one metadata write.
 const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;
 
@@ -26,8 +29,6 @@ const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;
 pub struct Settings {
     /// The node's number.
     pub node_id: i32,
-    /// The cluster's name for itself.
-    pub cluster_id: String,
     /// Where clients are told to connect: host and port.
     pub advertised: (String, u16),
     /// Partitions of a topic that does not say.
@@ -54,7 +55,6 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             node_id: 1,
-            cluster_id: "thetis".into(),
             advertised: ("127.0.0.1".into(), 9092),
             default_partitions: 4,
             auto_create_topics: true,
@@ -73,6 +73,8 @@ impl Default for Settings {
 pub struct Broker {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Settings,
+    /// The cluster's name for itself: made once, kept in metadata.
+    pub(crate) cluster_id: String,
     pub(crate) groups: Groups,
     partitions: Mutex<HashMap<StreamId, Arc<Partition>>>,
     producer_ids: Mutex<std::ops::Range<i64>>,
@@ -85,8 +87,10 @@ impl Broker {
     /// # Errors
     /// The offsets topic cannot be read.
     pub fn open(catalog: Arc<Catalog>, settings: Settings) -> Result<Arc<Broker>, CatalogError> {
+        let cluster_id = cluster_id(&catalog)?;
         let groups = Groups::open(&catalog, &settings)?;
         Ok(Arc::new(Broker {
+            cluster_id,
             catalog,
             settings,
             groups,
@@ -181,5 +185,27 @@ impl Broker {
                 tracing::warn!(%error, "a snapshot of producers was not written");
             }
         }
+    }
+}
+
+/// The cluster's name for itself, as metadata has it; 22 characters, as Apache Kafka's are.
+fn cluster_id(catalog: &Catalog) -> Result<String, MetaError> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let (meta, entropy) = (catalog.store().meta(), catalog.store().entropy());
+    let key = Key::of("kafka").word("cluster-id");
+    loop {
+        if let Some(stored) = meta.get(&key)? {
+            let opened = CLUSTER_ID.open(&stored.value).ok();
+            let text = opened.and_then(|(_, payload)| String::from_utf8(payload.to_vec()).ok());
+            return text.ok_or_else(|| {
+                let what = "the record kafka/cluster-id is not text".to_owned();
+                thetis_meta::Refusal::Corrupt { what }.into()
+            });
+        }
+        let digit = |_| char::from(ALPHABET[(entropy.next_u64() >> 58) as usize]);
+        let made: String = (0..22).map(digit).collect();
+        let put = Write::put(key.clone(), CLUSTER_ID.seal(made.as_bytes()));
+        // Whoever was first, what is stored is read next.
+        let _ = meta.write(put.only_if(Condition::Absent))?;
     }
 }

@@ -47,7 +47,7 @@ impl Server {
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = session::told_to_stop(&mut stop) => break,
                 Some(_) = sessions.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
                     Ok((socket, peer)) => {

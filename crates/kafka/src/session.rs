@@ -122,6 +122,12 @@ pub(crate) async fn run(
     }
 }
 
+/// Waits until `stop` becomes true or its sender is gone. Cancel safe.
+pub(crate) async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
+    // The guard that comes back must not live across an await of the caller.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
 struct Requests {
     broker: Arc<Broker>,
     peer: SocketAddr,
@@ -147,7 +153,7 @@ impl Requests {
             }
             buffer.reserve(READ_BYTES);
             let arrived = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                () = told_to_stop(&mut stop) => return Ok(()),
                 arrived = tokio::time::timeout(idle_max, reader.read_buf(&mut buffer)) => arrived,
             };
             match arrived {

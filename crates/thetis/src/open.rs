@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use thetis_catalog::{Catalog, CatalogError, Format, TopicSpec};
+use thetis_catalog::{Catalog, CatalogError, Defaults, Format, TopicSpec};
 use thetis_journal::{Journal, OsDisk, Recovery};
 use thetis_meta::EmbeddedStore;
 use thetis_stream::{Limits, OpenReport, Store};
@@ -28,6 +28,8 @@ use crate::stream::Stream;
 pub struct Options {
     /// Durability of streams that do not choose their own; `disk` unless set.
     pub durability: Durability,
+    /// Configuration that topics take where they set nothing; keys as in `thetis_catalog::config`.
+    pub topic_defaults: BTreeMap<String, String>,
     /// How the journal works.
     pub journal: thetis_journal::Options,
 }
@@ -66,6 +68,7 @@ impl Thetis {
     /// As [`Thetis::open`].
     pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<(Thetis, Opened), Error> {
         let dir = dir.as_ref();
+        let defaults = Defaults::new(options.topic_defaults)?;
         let directory = |source| Error::Directory { path: dir.display().to_string(), source };
         std::fs::create_dir_all(dir).map_err(directory)?;
         let disk = Arc::new(OsDisk::new(dir.join("journal")).map_err(directory)?);
@@ -76,7 +79,7 @@ impl Thetis {
         let limits = Limits { durability: options.durability, ..Limits::default() };
         let entropy = Arc::new(SystemEntropy);
         let (store, streams) = Store::open(wal.clone(), meta, clock, entropy, limits)?;
-        let catalog = Arc::new(Catalog::open(Arc::new(store))?);
+        let catalog = Arc::new(Catalog::open(Arc::new(store), defaults)?);
         Ok((Thetis { catalog, wal }, Opened { recovery, streams }))
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::nearest::nearest;
+use thetis_types::spelling::nearest;
 use super::settings::{Setting, Settings, TABLE};
 use super::{
     CONFIG_VARIABLE, Config, ConfigError, Origin, Problem, SERVER_VARIABLE, SettingFlags,

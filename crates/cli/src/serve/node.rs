@@ -1,14 +1,26 @@
 //! The parts of a running node and the order in which they start and stop: listener, store, Kafka
-//! front. This is the one place that knows all of them; `serve.rs` knows only [`Node`].
+//! front, upkeep. This is the one place that knows all of them; `serve.rs` knows only [`Node`].
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use thetis::{Options, Thetis};
+use thetis_kafka::{Broker, Server};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::settings::Settings;
-use crate::config::value::{Address, Advertised};
+use crate::config::value::{Address, Advertised, Retention};
 use crate::exit::{Exit, Failure};
+
+/// Time between two rounds of upkeep: retention, then giving back space.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A start that takes longer says how far it is.
+const SLOW_START: Duration = Duration::from_secs(1);
 
 /// What the node found out while starting, for the banner and the ready line.
 pub(super) struct Facts {
@@ -24,7 +36,11 @@ pub(super) struct Facts {
 pub(super) struct Node {
     /// What is said about it.
     pub(super) facts: Facts,
-    kafka: JoinHandle<Failure>,
+    thetis: Thetis,
+    broker: Arc<Broker>,
+    stop: watch::Sender<bool>,
+    kafka: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
 }
 
 impl Node {
@@ -34,13 +50,16 @@ impl Node {
     /// drop and recovers at the next start.
     pub(super) async fn start(settings: &Settings) -> Result<Node, Failure> {
         let listener = bind(settings).await?;
-        let kafka = listener.local_addr().map_err(|error| cannot_listen(settings, &error))?;
-        let facts = Facts {
-            kafka,
-            advertised: advertised(settings, kafka),
-            io_path: "no store is open".to_owned(),
-        };
-        Ok(Node { facts, kafka: tokio::spawn(accept(listener)) })
+        let bound = listener.local_addr().map_err(|error| cannot_listen(settings, &error))?;
+        let advertised = advertised(settings, bound);
+        let thetis = open(settings)?;
+        let broker = Broker::open(thetis.catalog().clone(), front(settings, &advertised))
+            .map_err(|error| Failure::new(Exit::Failed, format!("the Kafka front: {error}")))?;
+        let (stop, stopped) = watch::channel(false);
+        let kafka = tokio::spawn(Server::new(listener, broker.clone()).run(stopped.clone()));
+        let upkeep = tokio::spawn(keep_up(thetis.clone(), stopped));
+        let facts = Facts { kafka: bound, advertised, io_path: thetis.journal().io_path().to_string() };
+        Ok(Node { facts, thetis, broker, stop, kafka, upkeep })
     }
 
     /// Waits until a part fails that the node cannot run without.
@@ -48,15 +67,116 @@ impl Node {
     /// Cancel safety: safe; the failure stays for the next caller.
     pub(super) async fn failed(&mut self) -> Failure {
         match (&mut self.kafka).await {
-            Ok(failure) => failure,
+            Ok(()) => Failure::new(Exit::Failed, "the Kafka listener ended".to_owned()),
             Err(error) => Failure::new(Exit::Failed, format!("the Kafka listener ended: {error}")),
         }
     }
 
     /// Accepts no more clients, lets requests in flight finish, flushes and closes the store.
     pub(super) async fn stop(self) -> Result<(), Failure> {
-        self.kafka.abort();
-        Ok(())
+        let Node { thetis, broker, stop, kafka, upkeep, .. } = self;
+        // Both end with this; if one is gone already there is nothing to wait for.
+        let _ = stop.send(true);
+        if !kafka.is_finished() {
+            let _ = kafka.await;
+        }
+        let _ = upkeep.await;
+        tokio::task::block_in_place(move || {
+            broker.close();
+            thetis.close()
+        })
+        .map_err(|error| {
+            Failure::new(Exit::Failed, format!("the last flush failed: {error}"))
+                .hint("what was acknowledged at level os or memory may be gone; start again")
+        })
+    }
+}
+
+/// Opens the data directory and says what was found there.
+fn open(settings: &Settings) -> Result<Thetis, Failure> {
+    let mut topic_defaults = BTreeMap::from([(
+        "max.message.bytes".to_owned(),
+        settings.topic_message_bytes_max.0.to_string(),
+    )]);
+    let retention_ms = match settings.topic_retention {
+        Retention::Forever => "-1".to_owned(),
+        Retention::For(age) => age.as_millis().to_string(),
+    };
+    topic_defaults.insert("retention.ms".to_owned(), retention_ms);
+    let options = Options {
+        durability: settings.durability,
+        topic_defaults,
+        journal: thetis_journal::Options {
+            file_bytes: settings.journal_file_bytes.0,
+            os_flush_interval: settings.journal_os_flush_interval,
+            ..thetis_journal::Options::default()
+        },
+    };
+    #[expect(clippy::disallowed_methods, reason = "measures a start for a person to read")]
+    let started = Instant::now();
+    let (thetis, opened) = tokio::task::block_in_place(|| {
+        Thetis::open_with(&settings.data_dir, options)
+    })
+    .map_err(|error| {
+        let at = settings.data_dir.display();
+        let failure = Failure::new(Exit::Failed, format!("could not open {at}: {error}"));
+        match error.kind() {
+            thetis_types::ErrorKind::Conflict => {
+                failure.hint("stop the other process, or choose another directory with --data DIR")
+            }
+            _ => failure,
+        }
+    })?;
+    let recovery = &opened.recovery;
+    if let Some(cut) = &recovery.cut {
+        tracing::warn!(file = cut.file, at = cut.at, bytes = cut.bytes, "cut a torn tail: it was never acknowledged");
+    }
+    for damage in &recovery.damage {
+        tracing::error!(file = damage.file, at = damage.at, bytes = damage.len, why = damage.why, "damaged bytes are fenced off and kept");
+    }
+    if !opened.streams.unknown.is_empty() {
+        let count = opened.streams.unknown.len();
+        tracing::warn!(count, "the journal holds streams that metadata does not know; they are kept");
+    }
+    let took = started.elapsed();
+    if took >= SLOW_START || recovery.scanned_bytes > 0 {
+        tracing::info!(?took, scanned_bytes = recovery.scanned_bytes, files = recovery.files, streams = opened.streams.streams, "recovered");
+    }
+    Ok(thetis)
+}
+
+/// What the settings mean to the Kafka front.
+fn front(settings: &Settings, advertised: &Address) -> thetis_kafka::Settings {
+    let mut front = thetis_kafka::Settings {
+        advertised: (advertised.host.clone(), advertised.port),
+        default_partitions: settings.topic_partitions,
+        auto_create_topics: settings.topic_auto_create,
+        ..thetis_kafka::Settings::default()
+    };
+    front.groups.initial_rebalance_delay = settings.group_rebalance_delay;
+    front
+}
+
+/// Retention, reclaim and lapsed leases, until the node stops.
+async fn keep_up(thetis: Thetis, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let told = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+        if tokio::time::timeout(UPKEEP_INTERVAL, told).await.is_ok() {
+            return;
+        }
+        let thetis = thetis.clone();
+        let round = tokio::task::spawn_blocking(move || {
+            thetis.catalog().retain();
+            if let Err(error) = thetis.reclaim() {
+                tracing::warn!(%error, "space was not given back; the next round tries again");
+            }
+            if let Err(error) = thetis.catalog().store().meta().sweep() {
+                tracing::warn!(%error, "lapsed leases were not swept; the next round tries again");
+            }
+        });
+        if let Err(error) = round.await {
+            tracing::error!(%error, "a round of upkeep ended badly");
+        }
     }
 }
 
@@ -87,16 +207,6 @@ fn advertised(settings: &Settings, bound: SocketAddr) -> Address {
         Advertised::At(address) => address.clone(),
         Advertised::Listen => {
             Address { host: settings.kafka_listen.host.clone(), port: bound.port() }
-        }
-    }
-}
-
-/// Accepts connections until the listener fails.
-async fn accept(listener: TcpListener) -> Failure {
-    loop {
-        match listener.accept().await {
-            Ok((_, peer)) => tracing::debug!(%peer, "connection closed: no front serves it"),
-            Err(error) => return Failure::new(Exit::Failed, format!("could not accept: {error}")),
         }
     }
 }

@@ -98,6 +98,7 @@ fn describe_topic(
 
 fn topic_config(topic: &Topic, key: &ConfigKey, shown: Shown) -> DescribedConfig {
     let set = topic.configs().set().get(key.name);
+    let (default, is_servers) = topic.configs().defaults().get(key);
     let mut synonyms = Vec::new();
     if shown.synonyms {
         let mut synonym = |value: &str, source| {
@@ -107,13 +108,20 @@ fn topic_config(topic: &Topic, key: &ConfigKey, shown: Shown) -> DescribedConfig
         if let Some(value) = set {
             synonym(value, source::TOPIC);
         }
+        if is_servers {
+            synonym(default, source::STATIC_BROKER);
+        }
         synonym(key.default, source::DEFAULT);
     }
     DescribedConfig {
         name: key.name.to_owned(),
         value: Some(topic.configs().get(key.name).to_owned()),
         read_only: false,
-        config_source: if set.is_some() { source::TOPIC } else { source::DEFAULT },
+        config_source: match set {
+            Some(_) => source::TOPIC,
+            None if is_servers => source::STATIC_BROKER,
+            None => source::DEFAULT,
+        },
         is_sensitive: false,
         synonyms,
         config_type: wire_type(key.kind),
@@ -240,7 +248,7 @@ fn alter_one(
         apply(&mut configs, config)?;
     }
     if validate_only {
-        return thetis_catalog::Configs::parse(&configs).map(|_| ()).map_err(|e| told(&e));
+        return thetis_catalog::Configs::parse(&configs, broker.catalog.defaults()).map(|_| ()).map_err(|e| told(&e));
     }
     broker.catalog.set_configs(name, configs).map(|_| ()).map_err(|e| told(&e))
 }

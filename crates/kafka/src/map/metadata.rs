@@ -83,7 +83,7 @@ pub(super) fn metadata(
             port: i32::from(settings.advertised.1),
             rack: None,
         }],
-        cluster_id: Some(settings.cluster_id.clone()),
+        cluster_id: Some(broker.cluster_id.clone()),
         controller_id: settings.node_id,
         topics: Vec::into_iter(topics).map(with_operations).collect(),
         ..MetadataResponse::default()
@@ -185,7 +185,7 @@ pub(super) fn describe_cluster(
         };
     }
     let mut response = DescribeClusterResponse {
-        cluster_id: settings.cluster_id.clone(),
+        cluster_id: broker.cluster_id.clone(),
         controller_id: settings.node_id,
         brokers: vec![DescribeClusterBroker {
             broker_id: settings.node_id,

@@ -73,7 +73,7 @@ pub(super) fn create(broker: &Broker, request: CreateTopicsRequest) -> CreateTop
             outcome.map(|topic| (spec, topic)).map_err(|error| fault_of(&error))
         });
         match result {
-            Ok((spec, topic)) => created(&spec, topic.as_deref()),
+            Ok((spec, topic)) => created(broker, &spec, topic.as_deref()),
             Err((error_code, message)) => CreatableTopicResult {
                 name: asked.name.clone(),
                 error_code,
@@ -132,14 +132,19 @@ fn spec(broker: &Broker, topic: &CreatableTopic) -> Result<TopicSpec, Fault> {
     Ok(TopicSpec { name: topic.name.clone(), partitions, format: Format::Kafka, configs })
 }
 
-fn created(spec: &TopicSpec, topic: Option<&Topic>) -> CreatableTopicResult {
+fn created(broker: &Broker, spec: &TopicSpec, topic: Option<&Topic>) -> CreatableTopicResult {
     let configs = config::KEYS.iter().map(|key| {
-        let set = spec.configs.get(key.name);
+        let set = spec.configs.get(key.name).map(String::as_str);
+        let (default, is_servers) = broker.catalog.defaults().get(key);
         CreatedTopicConfig {
             name: key.name.to_owned(),
-            value: Some(set.cloned().unwrap_or_else(|| key.default.to_owned())),
+            value: Some(set.unwrap_or(default).to_owned()),
             read_only: false,
-            config_source: if set.is_some() { source::TOPIC } else { source::DEFAULT },
+            config_source: match set {
+                Some(_) => source::TOPIC,
+                None if is_servers => source::STATIC_BROKER,
+                None => source::DEFAULT,
+            },
             is_sensitive: false,
         }
     });
