@@ -26,7 +26,7 @@ use bytes::Bytes;
 use thetis_types::ErrorKind;
 
 pub use build::BatchBuilder;
-pub use read::{Header, Record, Records};
+pub use read::{Header, Record, RecordReader};
 
 use crate::wire::ErrorCode;
 
@@ -192,9 +192,9 @@ pub enum BatchError {
     /// A marker from a client; only brokers write those.
     #[error("control batches come from brokers only")]
     Control,
-    /// Compressed records that cannot be expanded.
-    #[error("could not decompress {} records", .codec.name())]
-    Decompress {
+    /// Records that the codec cannot expand, or not compress.
+    #[error("{} could not process the records", .codec.name())]
+    Compression {
         /// The codec.
         codec: Codec,
         /// What it said.
@@ -224,7 +224,7 @@ impl BatchError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            BatchError::Crc { .. } | BatchError::Decompress { .. } | BatchError::Record { .. } => {
+            BatchError::Crc { .. } | BatchError::Compression { .. } | BatchError::Record { .. } => {
                 ErrorKind::Corrupt
             }
             _ => ErrorKind::Invalid,
@@ -238,7 +238,7 @@ impl BatchError {
             BatchError::Truncated { .. }
             | BatchError::Length(_)
             | BatchError::Crc { .. }
-            | BatchError::Decompress { .. }
+            | BatchError::Compression { .. }
             | BatchError::Record { .. } => ErrorCode::CorruptMessage,
             BatchError::Trailing(_)
             | BatchError::Magic(_)
@@ -423,13 +423,13 @@ impl Batch {
     /// [`Batch::verify`].
     ///
     /// # Errors
-    /// [`BatchError::Codec`], [`BatchError::Decompress`], [`BatchError::TooLarge`], or
+    /// [`BatchError::Codec`], [`BatchError::Compression`], [`BatchError::TooLarge`], or
     /// [`BatchError::Count`] for more records than the bytes can hold.
-    pub fn records(&self, bytes_max: usize) -> Result<Records, BatchError> {
+    pub fn records(&self, bytes_max: usize) -> Result<RecordReader, BatchError> {
         let body = self.bytes.slice(BATCH_HEADER_BYTES..);
         let codec = self.header.attributes.codec()?;
         let body = compression::decompress(codec, body, bytes_max)?;
-        Records::new(self.header, body)
+        RecordReader::new(self.header, body)
     }
 
     /// Compares the checksum with the bytes.

@@ -30,7 +30,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// Expands `body` to at most `bytes_max` bytes. Not compressed records are passed on, whatever
 /// their size: they take no new memory.
 pub(super) fn decompress(codec: Codec, body: Bytes, bytes_max: usize) -> Result<Bytes, BatchError> {
-    let failed = |source| BatchError::Decompress { codec, source };
+    let failed = |source| BatchError::Compression { codec, source };
     match codec {
         Codec::None => Ok(body),
         Codec::Gzip => bounded(flate2::read::MultiGzDecoder::new(&body[..]), codec, bytes_max),
@@ -50,7 +50,7 @@ fn bounded(reader: impl Read, codec: Codec, bytes_max: usize) -> Result<Bytes, B
     reader
         .take(limit)
         .read_to_end(&mut expanded)
-        .map_err(|source| BatchError::Decompress { codec, source })?;
+        .map_err(|source| BatchError::Compression { codec, source })?;
     if expanded.len() > bytes_max {
         return Err(BatchError::TooLarge { limit: bytes_max });
     }
@@ -81,11 +81,11 @@ fn snappy(body: &[u8], bytes_max: usize) -> Result<Bytes, BatchError> {
 
 fn cut_short() -> BatchError {
     let source = io::Error::from(io::ErrorKind::UnexpectedEof);
-    BatchError::Decompress { codec: Codec::Snappy, source }
+    BatchError::Compression { codec: Codec::Snappy, source }
 }
 
 fn snappy_block(block: &[u8], bytes_max: usize, expanded: &mut Vec<u8>) -> Result<(), BatchError> {
-    let failed = |source| BatchError::Decompress { codec: Codec::Snappy, source };
+    let failed = |source| BatchError::Compression { codec: Codec::Snappy, source };
     let length = snap::raw::decompress_len(block).map_err(|error| failed(error.into()))?;
     if length > bytes_max - expanded.len() {
         return Err(BatchError::TooLarge { limit: bytes_max });
@@ -111,7 +111,7 @@ pub(super) fn compress(codec: Codec, records: Bytes) -> Result<Bytes, BatchError
         Codec::Lz4 => lz4(&records),
         Codec::Zstd => zstd::bulk::compress(&records, ZSTD_LEVEL),
     };
-    compressed.map(Bytes::from).map_err(|source| BatchError::Decompress { codec, source })
+    compressed.map(Bytes::from).map_err(|source| BatchError::Compression { codec, source })
 }
 
 fn gzip(records: &[u8]) -> io::Result<Vec<u8>> {

@@ -39,7 +39,7 @@ pub struct Record {
 
 /// The records of one batch, in order. A fault ends the iteration.
 #[derive(Clone, Debug)]
-pub struct Records {
+pub struct RecordReader {
     header: BatchHeader,
     body: Bytes,
     at: usize,
@@ -49,16 +49,16 @@ pub struct Records {
 
 type Field<T> = Result<T, &'static str>;
 
-impl Records {
+impl RecordReader {
     /// The records in `body`, which is expanded.
-    pub(super) fn new(header: BatchHeader, body: Bytes) -> Result<Records, BatchError> {
+    pub(super) fn new(header: BatchHeader, body: Bytes) -> Result<RecordReader, BatchError> {
         let BatchHeader { record_count, last_offset_delta, .. } = header;
         let fault = BatchError::Count { count: record_count, last_offset_delta };
         let Ok(count) = u32::try_from(record_count) else { return Err(fault) };
         if count as usize > body.len() / RECORD_BYTES_MIN {
             return Err(fault);
         }
-        Ok(Records { header, body, at: 0, index: 0, count })
+        Ok(RecordReader { header, body, at: 0, index: 0, count })
     }
 
     fn take(&mut self, length: usize, end: usize) -> Field<Bytes> {
@@ -127,7 +127,7 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
+impl Iterator for RecordReader {
     type Item = Result<Record, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -4,16 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::sample::{Sample, Source, for_each_api, joined, written};
+use super::sample::{Sample, Source, for_each_api, unframed, written};
 use super::*;
-
-/// The frame without its length, which is checked.
-fn unframed(segments: Vec<Bytes>) -> Bytes {
-    let mut buffer = BytesMut::from(joined(segments));
-    let frame = split_frame(&mut buffer, FRAME_BYTES_MAX).unwrap().unwrap();
-    assert!(buffer.is_empty(), "the frame's length is not that of its segments");
-    frame
-}
 
 fn reads_back<T: Wire + Sample + PartialEq + fmt::Debug>(api: ApiKey, version: i16, seed: u64) {
     let message = T::sample(&mut Source::new(seed, version), false);

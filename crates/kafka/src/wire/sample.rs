@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{ApiKey, ErrorCode, Records, Uuid, Wire, Writer};
+use super::{ApiKey, ErrorCode, FRAME_BYTES_MAX, Records, Uuid, Wire, Writer, split_frame};
 
 /// Where samples come from: a seeded stream of numbers and the version to fit.
 pub(crate) struct Source {
@@ -133,10 +133,18 @@ macro_rules! for_each_api {
 pub(crate) use for_each_api;
 
 /// Segments in one piece.
-pub(crate) fn joined(segments: Vec<Bytes>) -> Bytes {
+fn joined(segments: Vec<Bytes>) -> Bytes {
     let mut joined = BytesMut::new();
     segments.iter().for_each(|segment| joined.extend_from_slice(segment));
     joined.freeze()
+}
+
+/// The frame without its length, which is checked.
+pub(crate) fn unframed(segments: Vec<Bytes>) -> Bytes {
+    let mut buffer = BytesMut::from(joined(segments));
+    let frame = split_frame(&mut buffer, FRAME_BYTES_MAX).unwrap().unwrap();
+    assert!(buffer.is_empty(), "the frame's length is not that of its segments");
+    frame
 }
 
 /// The body of a message in one piece.
