@@ -184,7 +184,7 @@ impl Coordinator {
                 let listings = self.groups.values().map(Group::listing).collect();
                 self.outbox.reply(to, Response::List(listings));
             }
-            Request::ForgetTopic { topic } => self.forget_topic(to, topic),
+            Request::ForgetTopic { topic } => self.forget_topic(to, topic, None),
             request => self.request_of_existing(now, to, request),
         }
     }
@@ -321,10 +321,6 @@ impl Coordinator {
         self.retention_cursor = ids.next().cloned();
         let mut left = TOMBSTONES_PER_BATCH_MAX;
         for group_id in step {
-            if left == 0 {
-                self.retention_cursor = Some(group_id);
-                break;
-            }
             let mut expired = 0;
             self.with_group(now, &group_id, |group, turn| {
                 if group.is_settling {
@@ -339,6 +335,11 @@ impl Coordinator {
             });
             self.delete_if_unused(now, &group_id);
             left -= expired;
+            if left == 0 {
+                // There may be more of this group.
+                self.retention_cursor = Some(group_id);
+                break;
+            }
         }
         self.retention_due = now.monotonic
             + if self.retention_cursor.is_some() {
@@ -348,16 +349,21 @@ impl Coordinator {
             };
     }
 
-    /// Removes a deleted topic's offsets, a batch at a time; answers when none is left.
-    fn forget_topic(&mut self, to: ReplyTo, topic: String) {
+    /// Removes a deleted topic's offsets, a batch at a time, in order of group and partition;
+    /// answers when none is left after `last`, the last one removed so far.
+    ///
+    /// SUBTLE: looking again from the beginning until nothing is found looks simpler, but two such
+    /// removals at once would each find the other's tombstones under way, for ever.
+    fn forget_topic(&mut self, to: ReplyTo, topic: String, last: Option<&OffsetName>) {
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Included(last.group_id.clone()));
         let mut offsets: Vec<OffsetName> = Vec::new();
         let mut records = Vec::new();
-        for (group_id, group) in &mut self.groups {
-            let room = TOMBSTONES_PER_BATCH_MAX - offsets.len();
+        for (group_id, group) in self.groups.range_mut::<String, _>((from, Bound::Unbounded)) {
+            let after = last.filter(|last| last.group_id == *group_id).map(|last| last.partition);
             let of_group: Vec<OffsetName> = group
                 .offsets
-                .partitions_of(&topic)
-                .take(room)
+                .partitions_of(&topic, after)
+                .take(TOMBSTONES_PER_BATCH_MAX - offsets.len())
                 .map(|partition| OffsetName {
                     group_id: group_id.clone(),
                     topic: topic.clone(),

@@ -4,6 +4,7 @@
 //! counted, so that tombstones reach it too and expiry keeps away from it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::message::FetchedOffset;
 use super::record::OffsetValue;
@@ -100,9 +101,15 @@ impl OffsetTable {
         }
     }
 
-    /// Partitions of a topic that are in the table.
-    pub(super) fn partitions_of(&self, topic: &str) -> impl Iterator<Item = i32> + '_ {
-        self.topics.get(topic).into_iter().flat_map(|p| p.keys().copied())
+    /// Partitions of a topic that are in the table, those after `after`.
+    pub(super) fn partitions_of(
+        &self,
+        topic: &str,
+        after: Option<i32>,
+    ) -> impl Iterator<Item = i32> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let partitions = self.topics.get(topic).into_iter();
+        partitions.flat_map(move |p| p.range((from, Bound::Unbounded)).map(|(p, _)| *p))
     }
 
     /// All places, by topic and partition.

@@ -69,7 +69,7 @@ impl Coordinator {
             Pending::ForgetTopic { topic, reply_to, offsets } => {
                 self.settle_tombstones(now, &offsets, durable);
                 if durable {
-                    self.forget_topic(reply_to, topic);
+                    self.forget_topic(reply_to, topic, offsets.last());
                 } else {
                     let response = Response::ForgetTopic(Code::CoordinatorNotAvailable);
                     self.outbox.reply(reply_to, response);

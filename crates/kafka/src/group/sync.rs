@@ -15,11 +15,12 @@ use super::state::{Group, Turn};
 
 impl Group {
     pub(super) fn sync(&mut self, turn: &mut Turn<'_>, to: ReplyTo, sync: Sync) {
-        let checked = self.check_sync(&sync).and_then(|()| match self.state {
+        let in_time = match self.state {
             State::Empty | State::Dead => Err(Code::UnknownMemberId),
             State::PreparingRebalance => Err(Code::RebalanceInProgress),
             State::CompletingRebalance | State::Stable => Ok(()),
-        });
+        };
+        let checked = self.check_sync(&sync).and(in_time);
         if let Err(code) = checked {
             turn.outbox.reply(to, Response::Sync(Synced::refused(code)));
             return;
