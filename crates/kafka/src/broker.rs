@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thetis_catalog::{Catalog, CatalogError, Format, Topic, TopicSpec};
-use thetis_meta::{Condition, Key, MetaError, Write, record::RecordKind};
+use thetis_meta::record::RecordKind;
+use thetis_meta::{BATCH_WRITES_MAX, Condition, Key, MetaError, Refusal, Write};
 use thetis_stream::Stream;
 use thetis_types::StreamId;
 
@@ -130,13 +131,30 @@ impl Broker {
     /// Deletes a topic and what this front keeps beside it.
     pub(crate) fn delete_topic(&self, name: &str) -> Result<Arc<Topic>, CatalogError> {
         let topic = self.catalog.delete(name)?;
-        let mut partitions = self.partitions.lock();
-        for stream in &topic.partitions {
-            if let Some(partition) = partitions.remove(&stream.id()) {
-                partition.forget();
+        let ids: Vec<StreamId> = topic.partitions.iter().map(Stream::id).collect();
+        {
+            let mut partitions = self.partitions.lock();
+            ids.iter().for_each(|id| drop(partitions.remove(id)));
+        }
+        self.write_all(ids.into_iter().map(Partition::removal).collect());
+        Ok(topic)
+    }
+
+    /// Saves or removes snapshots; a failure costs a longer walk at the next start, or a few bytes.
+    fn write_all(&self, writes: Vec<Write>) {
+        for chunk in writes.chunks(BATCH_WRITES_MAX) {
+            // A snapshot can be large: should a batch be too large as a whole, each goes alone.
+            let meta = self.catalog.store().meta();
+            let failed = match meta.batch(chunk.to_vec()) {
+                Err(MetaError::Refused(Refusal::BatchTooLarge { .. })) => {
+                    chunk.iter().find_map(|write| meta.write(write.clone()).err())
+                }
+                answer => answer.err(),
+            };
+            if let Some(error) = failed {
+                tracing::warn!(%error, "snapshots of producers were not written");
             }
         }
-        Ok(topic)
     }
 
     /// A producer id that nobody had before, across restarts too.
@@ -163,7 +181,7 @@ impl Broker {
                     let next = NEXT_PRODUCER.open(&stored.value).ok().and_then(|(_, payload)| {
                         Some(i64::from_le_bytes(payload[..].try_into().ok()?))
                     });
-                    let next = next.ok_or_else(|| thetis_meta::Refusal::Corrupt {
+                    let next = next.ok_or_else(|| Refusal::Corrupt {
                         what: "the record kafka/next-producer is not a number".into(),
                     })?;
                     (next, Condition::Version(stored.version))
@@ -177,14 +195,12 @@ impl Broker {
         }
     }
 
-    /// Makes what is only in memory durable where that saves work at the next start.
+    /// Saves what would otherwise have to be found by walking the log at the next start.
     pub fn close(&self) {
+        let now_ms = self.catalog.store().clock().wall_ms();
         let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
-        for partition in partitions {
-            if let Err(error) = partition.snapshot(self.catalog.store().meta()) {
-                tracing::warn!(%error, "a snapshot of producers was not written");
-            }
-        }
+        let writes = partitions.iter().filter_map(|partition| partition.snapshot(now_ms));
+        self.write_all(writes.collect());
     }
 }
 
@@ -199,7 +215,7 @@ fn cluster_id(catalog: &Catalog) -> Result<String, MetaError> {
             let text = opened.and_then(|(_, payload)| String::from_utf8(payload.to_vec()).ok());
             return text.ok_or_else(|| {
                 let what = "the record kafka/cluster-id is not text".to_owned();
-                thetis_meta::Refusal::Corrupt { what }.into()
+                Refusal::Corrupt { what }.into()
             });
         }
         let digit = |_| char::from(ALPHABET[(entropy.next_u64() >> 58) as usize]);

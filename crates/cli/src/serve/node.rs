@@ -58,7 +58,8 @@ impl Node {
         let (stop, stopped) = watch::channel(false);
         let kafka = tokio::spawn(Server::new(listener, broker.clone()).run(stopped.clone()));
         let upkeep = tokio::spawn(keep_up(thetis.clone(), stopped));
-        let facts = Facts { kafka: bound, advertised, io_path: thetis.journal().io_path().to_string() };
+        let facts =
+            Facts { kafka: bound, advertised, io_path: thetis.journal().io_path().to_string() };
         Ok(Node { facts, thetis, broker, stop, kafka, upkeep })
     }
 
@@ -114,33 +115,53 @@ fn open(settings: &Settings) -> Result<Thetis, Failure> {
     };
     #[expect(clippy::disallowed_methods, reason = "measures a start for a person to read")]
     let started = Instant::now();
-    let (thetis, opened) = tokio::task::block_in_place(|| {
-        Thetis::open_with(&settings.data_dir, options)
-    })
-    .map_err(|error| {
-        let at = settings.data_dir.display();
-        let failure = Failure::new(Exit::Failed, format!("could not open {at}: {error}"));
-        match error.kind() {
-            thetis_types::ErrorKind::Conflict => {
-                failure.hint("stop the other process, or choose another directory with --data DIR")
-            }
-            _ => failure,
-        }
-    })?;
+    let (thetis, opened) =
+        tokio::task::block_in_place(|| Thetis::open_with(&settings.data_dir, options)).map_err(
+            |error| {
+                let at = settings.data_dir.display();
+                let failure = Failure::new(Exit::Failed, format!("could not open {at}: {error}"));
+                match error.kind() {
+                    thetis_types::ErrorKind::Conflict => failure.hint(
+                        "stop the other process, or choose another directory with --data DIR",
+                    ),
+                    _ => failure,
+                }
+            },
+        )?;
     let recovery = &opened.recovery;
     if let Some(cut) = &recovery.cut {
-        tracing::warn!(file = cut.file, at = cut.at, bytes = cut.bytes, "cut a torn tail: it was never acknowledged");
+        tracing::warn!(
+            file = cut.file,
+            at = cut.at,
+            bytes = cut.bytes,
+            "cut a torn tail: it was never acknowledged"
+        );
     }
     for damage in &recovery.damage {
-        tracing::error!(file = damage.file, at = damage.at, bytes = damage.len, why = damage.why, "damaged bytes are fenced off and kept");
+        tracing::error!(
+            file = damage.file,
+            at = damage.at,
+            bytes = damage.len,
+            why = damage.why,
+            "damaged bytes are fenced off and kept"
+        );
     }
     if !opened.streams.unknown.is_empty() {
         let count = opened.streams.unknown.len();
-        tracing::warn!(count, "the journal holds streams that metadata does not know; they are kept");
+        tracing::warn!(
+            count,
+            "the journal holds streams that metadata does not know; they are kept"
+        );
     }
     let took = started.elapsed();
     if took >= SLOW_START || recovery.scanned_bytes > 0 {
-        tracing::info!(?took, scanned_bytes = recovery.scanned_bytes, files = recovery.files, streams = opened.streams.streams, "recovered");
+        tracing::info!(
+            ?took,
+            scanned_bytes = recovery.scanned_bytes,
+            files = recovery.files,
+            streams = opened.streams.streams,
+            "recovered"
+        );
     }
     Ok(thetis)
 }

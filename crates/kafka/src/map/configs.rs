@@ -248,7 +248,9 @@ fn alter_one(
         apply(&mut configs, config)?;
     }
     if validate_only {
-        return thetis_catalog::Configs::parse(&configs, broker.catalog.defaults()).map(|_| ()).map_err(|e| told(&e));
+        return thetis_catalog::Configs::parse(&configs, broker.catalog.defaults())
+            .map(|_| ())
+            .map_err(|e| told(&e));
     }
     broker.catalog.set_configs(name, configs).map(|_| ()).map_err(|e| told(&e))
 }

@@ -132,9 +132,12 @@ impl Refused {
     fn from_partition(refused: &crate::partition::Refused) -> Refused {
         use crate::partition::Refused as Partition;
         let code = match refused {
-            Partition::Sequence(code) => ErrorCode::from_code(*code).unwrap_or_default(),
+            Partition::Sequence(refusal) => {
+                ErrorCode::from_code(refusal.number()).unwrap_or(ErrorCode::UnknownServerError)
+            }
             Partition::Append(failed) => error::of_append(failed),
-            Partition::State(_) => ErrorCode::KafkaStorageError,
+            Partition::Load(_) => ErrorCode::KafkaStorageError,
+            Partition::InFlight => ErrorCode::RequestTimedOut,
         };
         Refused { code, message: Some(refused.to_string()), records: Vec::new() }
     }
