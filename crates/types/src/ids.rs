@@ -127,7 +127,9 @@ macro_rules! show {
                 text.strip_prefix($prefix)
                     .and_then(|digits| digits.parse().ok())
                     .map(Self)
-                    .ok_or_else(|| format!(concat!("expected ", $prefix, "<number>, got {:?}"), text))
+                    .ok_or_else(|| {
+                        format!(concat!("expected ", $prefix, "<number>, got {:?}"), text)
+                    })
             }
         }
     };
