@@ -4,7 +4,7 @@ use thetis_e2e::driver::Driver;
 use thetis_e2e::reproduce;
 use thetis_e2e::seed::unique;
 use thetis_e2e::server::{Server, Stop};
-use thetis_e2e::wire::batch::{self, Codec, Producer, Record};
+use thetis_e2e::wire::batch::{self, Batch, Codec, Producer, Record};
 use thetis_e2e::wire::requests::{
     EARLIEST, FetchLimits, Fetched, fetch_body, produce_body, read_fetched,
 };
@@ -35,9 +35,11 @@ fn inside_a_batch() {
             for offset in 0..108 {
                 let fetched = connection.fetch_now(topic, 0, offset);
                 assert_eq!((fetched.code, fetched.high_watermark), (code::NONE, 108), "{offset}");
-                let found: Vec<i64> = bases(&fetched);
-                let expected = starts.iter().rposition(|start| *start <= offset);
-                assert_eq!(found, starts[expected.expect("the first starts at 0")..], "{offset}");
+                let found = bases(&fetched);
+                let first = starts.iter().rposition(|start| *start <= offset);
+                let expected = &starts[first.expect("the first starts at 0")..];
+                // How many follow is the server's choice.
+                assert!(!found.is_empty() && expected.starts_with(&found), "{offset}: {found:?}");
             }
             let at_end = connection.fetch_now(topic, 0, 108);
             assert_eq!((at_end.code, at_end.batches.len()), (code::NONE, 0));
@@ -89,7 +91,8 @@ fn limits_below_one_batch() {
 }
 
 /// From the log's start after DeleteRecords by both libraries: the start is readable, what lies before
-/// is out of range, and a restart does not bring it back.
+/// is out of range, and a restart does not bring it back. After a SIGKILL this is more than Apache
+/// Kafka promises: it writes the start down once a minute, unless it is told to do it more often.
 #[test]
 fn after_a_trim() {
     reproduce("fetch::after_a_trim");
@@ -177,7 +180,13 @@ fn acks_zero_is_not_answered() {
     thetis_e2e::wire::requests::eventually("the record without acknowledgement is there", || {
         (connection.list_offset(&topic, 0, -1).offset == 4).then_some(())
     });
-    assert_eq!(connection.fetch_now(&topic, 0, 0).batches.len(), 4);
+    // One answer may end before the log does, such as at the end of a segment.
+    let mut next = 0;
+    while next < 4 {
+        let fetched = connection.fetch_now(&topic, 0, next);
+        assert_eq!((fetched.code, fetched.batches[0].base_offset), (code::NONE, next));
+        next = fetched.batches.last().map_or(next, Batch::end_offset);
+    }
 }
 
 /// A message of 20 MB is refused by a topic with the usual limit, with the code that tells a client not to
