@@ -6,7 +6,7 @@ use thetis_e2e::seed::unique;
 use thetis_e2e::server::{Server, Stop};
 use thetis_e2e::wire::batch::{self, Batch, Codec, Producer, Record};
 use thetis_e2e::wire::requests::{
-    EARLIEST, FetchLimits, Fetched, fetch_body, produce_body, read_fetched,
+    EARLIEST, FetchLimits, Fetched, LATEST, eventually, fetch_body, produce_body, read_fetched,
 };
 use thetis_e2e::wire::{Connection, api, code};
 
@@ -32,6 +32,10 @@ fn inside_a_batch() {
             connection = open(&server);
         }
         for topic in &topics {
+            // Right after a SIGKILL Apache Kafka has to find its high watermark again.
+            eventually("the end of the log is known", || {
+                (connection.list_offset(topic, 0, LATEST).offset == 108).then_some(())
+            });
             for offset in 0..108 {
                 let fetched = connection.fetch_now(topic, 0, offset);
                 assert_eq!((fetched.code, fetched.high_watermark), (code::NONE, 108), "{offset}");
@@ -171,14 +175,14 @@ fn acks_zero_is_not_answered() {
         connection.send(api::PRODUCE, 7, &body).expect("Produce is sent");
     }
     // `list_offset` asserts that the answer's id is its own.
-    assert_eq!(connection.list_offset(&topic, 0, -1).offset, 3);
+    assert_eq!(connection.list_offset(&topic, 0, LATEST).offset, 3);
     let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
     let mut producer = Driver::python("records.py", &[&options[..], &["--acks", "0"]].concat());
     producer.send(r#"{"value": "6c617374"}"#);
     let said = producer.finish_json();
     assert_eq!(said[0]["error"], serde_json::Value::Null);
-    thetis_e2e::wire::requests::eventually("the record without acknowledgement is there", || {
-        (connection.list_offset(&topic, 0, -1).offset == 4).then_some(())
+    eventually("the record without acknowledgement is there", || {
+        (connection.list_offset(&topic, 0, LATEST).offset == 4).then_some(())
     });
     // One answer may end before the log does, such as at the end of a segment.
     let mut next = 0;
@@ -204,7 +208,7 @@ fn twenty_megabytes() {
     let bytes = batch::encode(&[record], Codec::None, Producer::ANONYMOUS);
     let refused = connection.produce(&usual, 0, &bytes).expect("Produce is answered");
     assert_eq!((refused.code, refused.base_offset), (code::MESSAGE_TOO_LARGE, -1));
-    assert_eq!(connection.list_offset(&usual, 0, -1).offset, 0);
+    assert_eq!(connection.list_offset(&usual, 0, LATEST).offset, 0);
     let taken = connection.produce(&wide, 0, &bytes).expect("Produce is answered");
     assert_eq!((taken.code, taken.base_offset), (code::NONE, 0));
     // A fetch with usual limits gets it whole.

@@ -18,8 +18,9 @@ fn repeated_batches() {
     let topic = unique("repeat");
     connection.create_topic(&topic, 1, &[]);
     let (id, epoch) = connection.init_producer().expect("InitProducerId is answered");
+    let now = batch::now_ms();
     let send = |connection: &mut Connection, sequence: i32| {
-        let records = [Record::new(1, b"one"), Record::new(1, b"two")];
+        let records = [Record::new(now, b"one"), Record::new(now, b"two")];
         let producer = Producer { id, epoch, sequence };
         let bytes = batch::encode(&records, Codec::None, producer);
         connection.produce(&topic, 0, &bytes).expect("Produce is answered")

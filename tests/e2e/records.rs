@@ -9,6 +9,9 @@ use thetis_e2e::server::{Server, Stop};
 use thetis_e2e::wire::batch::{self, Codec, Producer, Record};
 use thetis_e2e::wire::{Connection, code};
 
+/// The codecs by their names in clients' settings.
+const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+
 /// Case O13: null stays null and empty stays empty, in keys, values and headers; headers keep their
 /// order and their doubles.
 #[test]
@@ -17,35 +20,30 @@ fn null_and_empty() {
     let mut server = Server::start();
     let mut connection = open(&server);
     let headers = json!([["a", null], ["a", ""], ["a", "78"], ["", "79"], ["a", null]]);
-    let mut topics = Vec::new();
-    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
-        let topic = unique("null");
-        connection.create_topic(&topic, 1, &[]);
-        let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
-        let mut producer =
-            Driver::python("records.py", &[&options[..], &["--codec", codec]].concat());
+    let topic = unique("null");
+    connection.create_topic(&topic, 1, &[]);
+    let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
+    let mut producer = Driver::python("records.py", &options);
+    for codec in CODECS {
         for (key, value) in shapes() {
             let shown = |part: Option<&str>| part.unwrap_or("null").to_owned();
-            let headers = wire_headers(&headers);
-            let line = json!({"key": shown(key), "value": shown(value), "headers": headers});
+            let (key, value, headers) = (shown(key), shown(value), wire_headers(&headers));
+            let line = json!({"key": key, "value": value, "headers": headers, "codec": codec});
             producer.send(&line.to_string());
         }
-        producer.finish();
-        topics.push(topic);
     }
+    producer.finish();
     for restart in [false, true] {
         if restart {
             server.restart(Stop::Kill);
         }
-        for topic in &topics {
-            for library in ["confluent", "kafka-python"] {
-                let found = consume(&server, topic, library);
-                assert_eq!(found.len(), shapes().len(), "{library}");
-                for (record, (key, value)) in found.iter().zip(shapes()) {
-                    assert_eq!(record["key"], json!(key), "{library}");
-                    assert_eq!(record["value"], json!(value), "{library}");
-                    assert_eq!(record["headers"], headers, "{library}");
-                }
+        for library in ["confluent", "kafka-python"] {
+            let found = consume(&server, &topic, library);
+            assert_eq!(found.len(), shapes().len() * CODECS.len(), "{library}");
+            for (record, (key, value)) in found.iter().zip(shapes().into_iter().cycle()) {
+                assert_eq!(record["key"], json!(key), "{library}");
+                assert_eq!(record["value"], json!(value), "{library}");
+                assert_eq!(record["headers"], headers, "{library}");
             }
         }
     }
@@ -80,20 +78,17 @@ fn codecs() {
         let topic = unique("codec");
         connection.create_topic(&topic, 1, &[("compression.type", kind)]);
         let mut expected = Vec::new();
-        for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
-            for library in ["confluent", "kafka-python"] {
-                let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
-                let more = ["--codec", codec, "--library", library];
-                let mut producer = Driver::python("records.py", &[&options[..], &more].concat());
-                for number in 0..3 {
-                    // More than one snappy block, and compressible.
-                    let value = format!("{codec}, {library}, {number};").repeat(2000);
-                    let value: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-                    producer.send(&json!({ "value": value }).to_string());
-                    expected.push(value);
-                }
-                producer.finish();
+        for library in ["confluent", "kafka-python"] {
+            let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
+            let more = ["--library", library];
+            let mut producer = Driver::python("records.py", &[&options[..], &more].concat());
+            for (codec, number) in CODECS.into_iter().flat_map(|codec| [(codec, 0), (codec, 1)]) {
+                // More than one snappy block, and compressible.
+                let value = hex(&format!("{codec}, {library}, {number};").repeat(2000));
+                producer.send(&json!({ "value": value, "codec": codec }).to_string());
+                expected.push(value);
             }
+            producer.finish();
         }
         for codec in Codec::ALL {
             let plain = format!("raw {codec:?};").repeat(9000);
@@ -104,7 +99,7 @@ fn codecs() {
             if kind == "producer" {
                 assert_untouched(&mut connection, &topic, produced.base_offset, &sent);
             }
-            expected.push(plain.bytes().map(|byte| format!("{byte:02x}")).collect());
+            expected.push(hex(&plain));
         }
         for library in ["confluent", "kafka-python"] {
             let found = consume(&server, &topic, library);
@@ -114,6 +109,10 @@ fn codecs() {
             }
         }
     }
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the producer sent is stored as it is: only base offset and leader epoch may differ.

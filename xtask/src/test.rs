@@ -11,6 +11,8 @@ use crate::{command, tidy, tools};
 
 /// The crate whose tests start the release binary.
 const E2E: &str = "thetis-e2e";
+/// How long the list of known vulnerabilities may take to come.
+const ADVISORY_SECONDS_MAX: &str = "120";
 
 /// Runs everything; true when nothing failed.
 pub(crate) fn run(repository: &Path) -> Result<bool> {
@@ -66,7 +68,10 @@ fn tests(cargo: &mut Command, name: &str, count: &mut Count) -> Result<()> {
 /// Known vulnerabilities of our dependencies. Their list lives in a git repository of its own; where
 /// that cannot be reached, this is not checked, and the last lines say so.
 fn advisories(repository: &Path, count: &mut Count) {
-    if let Err(error) = command::run(deny_command(repository).arg("fetch").arg("db")) {
+    // A network that swallows packets must not hold up the rest.
+    let mut fetch = Command::new("timeout");
+    fetch.arg(ADVISORY_SECONDS_MAX).arg(tools::cargo_deny(repository)).args(["fetch", "db"]);
+    if let Err(error) = command::run(fetch.current_dir(repository)) {
         eprintln!("{error:#}");
         count.skip("advisories: the RustSec database cannot be reached from here");
         return;

@@ -4,6 +4,7 @@ Bytes appear in hexadecimal, so that null and empty stay apart. What is right is
 """
 
 import argparse
+import itertools
 import json
 import sys
 
@@ -22,19 +23,26 @@ def text_of(value):
     return None if value is None else value.hex()
 
 
+def headers_of(record):
+    return [(name, bytes_of(value)) for name, value in record.get("headers", [])]
+
+
 def say(**facts):
     print(json.dumps(facts))
 
 
 def produce(options):
-    """Sends the records read as JSON lines from standard input, and flushes once at the end."""
+    """Sends the records read as JSON lines from standard input, a flush for each run of one codec."""
     records = [json.loads(line) for line in sys.stdin]
-    if options.library == "kafka-python":
-        produce_kafka_python(options, records)
-        return
+    send = {"confluent": send_confluent, "kafka-python": send_kafka_python}[options.library]
+    for codec, run in itertools.groupby(records, lambda record: record.get("codec", "none")):
+        send(options, codec, run)
+
+
+def send_confluent(options, codec, records):
     producer = confluent.Producer({
         "bootstrap.servers": options.bootstrap,
-        "compression.type": options.codec,
+        "compression.type": codec,
         "acks": options.acks,
         "linger.ms": 1000,
         "message.max.bytes": 64 << 20,
@@ -46,25 +54,22 @@ def produce(options):
         say(error=error.name() if error else None, offset=message.offset())
 
     for record in records:
-        headers = [(name, bytes_of(value)) for name, value in record.get("headers", [])]
+        value = bytes_of(record["value"]) if "value" in record else bytes(record["size"])
         producer.produce(
-            options.topic, bytes_of(record["value"]) if "value" in record else bytes(record["size"]),
-            key=bytes_of(record.get("key", "null")), partition=options.partition,
-            headers=headers, timestamp=record.get("timestamp", 0), on_delivery=delivered)
+            options.topic, value, key=bytes_of(record.get("key", "null")),
+            partition=options.partition, headers=headers_of(record), on_delivery=delivered)
     if producer.flush(PATIENCE_S):
         sys.exit("not everything was delivered")
 
 
-def produce_kafka_python(options, records):
-    codec = None if options.codec == "none" else options.codec
+def send_kafka_python(options, codec, records):
     producer = kafka.KafkaProducer(
-        bootstrap_servers=options.bootstrap, compression_type=codec, linger_ms=100,
-        acks="all" if options.acks == "all" else int(options.acks))
+        bootstrap_servers=options.bootstrap, linger_ms=100, acks=options.acks,
+        compression_type=None if codec == "none" else codec)
     sent = [
         producer.send(
             options.topic, bytes_of(record["value"]), key=bytes_of(record.get("key", "null")),
-            partition=options.partition, timestamp_ms=record.get("timestamp"),
-            headers=[(name, bytes_of(value)) for name, value in record.get("headers", [])])
+            partition=options.partition, headers=headers_of(record))
         for record in records
     ]
     producer.flush(PATIENCE_S)
@@ -183,7 +188,6 @@ parser.add_argument("--topic", required=True)
 parser.add_argument("--partition", type=int, default=0)
 parser.add_argument("--library", default="confluent", choices=["confluent", "kafka-python"])
 parser.add_argument("--offset", type=int, default=0)
-parser.add_argument("--codec", default="none")
 parser.add_argument("--acks", default="all")
 parser.add_argument("--times")
 parser.add_argument("--group")

@@ -96,6 +96,19 @@ impl Record {
     }
 }
 
+/// Milliseconds since 1970, for records whose age matters: Apache Kafka judges by the records' own
+/// timestamps when segments end and when it forgets a producer, and both at once for a record of 1970.
+///
+/// # Panics
+/// When the machine's clock stands before 1970.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the server under test lives by the machine's clock")]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = since.expect("the clock stands after 1970").as_millis();
+    i64::try_from(since).expect("it is long until then")
+}
+
 /// Who sends a batch, for idempotence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Producer {

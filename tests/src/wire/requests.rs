@@ -181,7 +181,7 @@ impl Connection {
         (failure == code::NONE).then(|| answer.uuid())
     }
 
-    /// Produce with acks=-1.
+    /// Produce with acks=-1; asks again while the partition has no leader, as clients do.
     ///
     /// # Errors
     /// As `call`: the server may have been killed.
@@ -191,7 +191,13 @@ impl Connection {
         partition: i32,
         batch: &[u8],
     ) -> std::io::Result<Produced> {
-        self.call(api::PRODUCE, 7, &produce_body(topic, partition, -1, batch)).map(read_produced)
+        let body = produce_body(topic, partition, -1, batch);
+        eventually("the partition has a leader", || {
+            let produced = self.call(api::PRODUCE, 7, &body).map(read_produced);
+            let leaderless =
+                produced.as_ref().is_ok_and(|one| one.code == code::NOT_LEADER_OR_FOLLOWER);
+            (!leaderless).then_some(produced)
+        })
     }
 
     /// Fetch of several partitions of one topic, in the order given.
@@ -208,13 +214,16 @@ impl Connection {
         Ok(read_fetched(&mut answer))
     }
 
-    /// Fetch of one partition, at once.
+    /// Fetch of one partition, at once; asks again while the partition has no leader.
     ///
     /// # Panics
     /// When there is no answer.
     pub fn fetch_now(&mut self, topic: &str, partition: i32, offset: i64) -> Fetched {
-        let fetched = self.fetch(topic, &[(partition, offset)], FetchLimits::NOW);
-        fetched.expect("Fetch is answered").remove(0)
+        eventually("the partition has a leader", || {
+            let fetched = self.fetch(topic, &[(partition, offset)], FetchLimits::NOW);
+            let fetched = fetched.expect("Fetch is answered").remove(0);
+            (fetched.code != code::NOT_LEADER_OR_FOLLOWER).then_some(fetched)
+        })
     }
 
     /// Fetch v13 of partition 0 of a topic named by id: the error code, or that of the whole answer.
@@ -239,11 +248,19 @@ impl Connection {
         answer.i16()
     }
 
-    /// ListOffsets v4 of one partition: by time, or `LATEST` or `EARLIEST`.
+    /// ListOffsets v4 of one partition: by time, or `LATEST` or `EARLIEST`; asks again while the
+    /// partition has no leader.
     ///
     /// # Panics
     /// When there is no answer.
     pub fn list_offset(&mut self, topic: &str, partition: i32, timestamp: i64) -> Listed {
+        eventually("the partition has a leader", || {
+            let listed = self.list_offset_once(topic, partition, timestamp);
+            (listed.code != code::NOT_LEADER_OR_FOLLOWER).then_some(listed)
+        })
+    }
+
+    fn list_offset_once(&mut self, topic: &str, partition: i32, timestamp: i64) -> Listed {
         let mut body = Writer::new();
         body.i32(-1).i8(0).count(1).string(Some(topic)).count(1);
         body.i32(partition).i32(-1).i64(timestamp);
