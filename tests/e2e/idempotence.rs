@@ -9,7 +9,10 @@ use thetis_e2e::wire::requests::{LATEST, Produced};
 use thetis_e2e::wire::{Connection, code};
 
 /// Case O5: each of the last five batches, sent again, is answered with success and its first
-/// offset, also after a SIGKILL; older ones and gaps are refused; nothing is ever appended twice.
+/// offset, also after a restart; older ones and gaps are refused; nothing is ever appended twice.
+///
+/// Apache Kafka remembers only the last batch over a restart and refuses the four before it with
+/// OUT_OF_ORDER_SEQUENCE_NUMBER, which makes a client give up a batch that is stored. This asks for more.
 #[test]
 fn repeated_batches() {
     reproduce("idempotence::repeated_batches");

@@ -76,7 +76,7 @@ fn advisories(repository: &Path, count: &mut Count) {
         count.skip("advisories: the RustSec database cannot be reached from here");
         return;
     }
-    let check = deny_command(repository).args(["check", "--disable-fetch", "advisories"]).status();
+    let check = deny_command(repository).args(["--offline", "check", "advisories"]).status();
     count.step("cargo-deny advisories", check.is_ok_and(|status| status.success()));
 }
 

@@ -6,7 +6,8 @@ const fs = require('node:fs')
 const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
 
 const CHUNK_BYTES = [1000, 65536, 300, 200000, 16384, 150001]
-const CHUNKS_PER_SEND = 60
+// Three for each partition: kafkajs makes one batch of them, which must stay below a topic's usual limit.
+const CHUNKS_PER_SEND = 24
 const PATIENCE_MS = 150000
 
 function fail(what) {

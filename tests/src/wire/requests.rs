@@ -28,6 +28,10 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain until {what}");
 }
 
+/// A consumer's subscription to no topic: version 0, no topics, no user data. Apache Kafka looks into
+/// it, and a group whose members send anything else never finishes its rebalance.
+const SUBSCRIPTION: &[u8] = &[0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+
 /// What Produce said about a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Produced {
@@ -338,7 +342,7 @@ impl Connection {
     ) -> std::io::Result<i32> {
         let mut body = Writer::new();
         body.string(Some(group)).i32(session_ms).string(Some(member)).string(Some("consumer"));
-        body.count(1).string(Some("range")).blob(b"subscription");
+        body.count(1).string(Some("range")).blob(SUBSCRIPTION);
         self.send(api::JOIN_GROUP, 0, &body)
     }
 
@@ -356,7 +360,7 @@ impl Connection {
         let mut members = Vec::new();
         for _ in 0..answer.count() {
             members.push(answer.string().expect("a member has a name"));
-            assert_eq!(answer.blob(), b"subscription");
+            assert_eq!(answer.blob(), SUBSCRIPTION);
         }
         Joined { code: failure, generation, leader, member, members }
     }
