@@ -19,6 +19,7 @@ mod head;
 mod ids;
 pub mod limits;
 mod profile;
+pub mod spelling;
 
 pub use durability::Durability;
 pub use entry::{Entry, EntryFormat, StoredEntry};
