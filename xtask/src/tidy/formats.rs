@@ -12,7 +12,7 @@ const HEADINGS: [&str; 9] = [
     "fields",
     "rules",
     "write order",
-    "crash table",
+    "crash",
     "versions",
     "example",
 ];

@@ -79,7 +79,7 @@ fn allowed(exceptions: &[Exception], path: &str, name: &str) -> Option<usize> {
 }
 
 /// The text before the tests at its end.
-fn production(text: &str) -> &str {
+pub(super) fn production(text: &str) -> &str {
     let tests = text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
         // A declaration of a sibling test file is not the beginning of the tests.
         let line = text[*at..].lines().nth(1).unwrap_or_default();
