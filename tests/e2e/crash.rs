@@ -39,7 +39,7 @@ impl Sent {
     fn records(self) -> Vec<Record> {
         let mut dice = Dice::new(self.seed);
         let record = |number: i32| {
-            let size = usize::try_from(dice.between(0, 3000)).expect("it is small");
+            let size = usize::try_from(dice.between(0, 1000)).expect("it is small");
             let fill = dice.next_u64().to_le_bytes();
             let value: Vec<u8> = fill.iter().copied().cycle().take(size).collect();
             let key = format!("{}", self.sequence + number);
@@ -59,6 +59,8 @@ struct Writer {
     next_sequence: i32,
     /// Answered, with the offset the answer named; in order.
     acked: Vec<(Sent, i64)>,
+    /// How many of these were found after the last kill.
+    found: usize,
     /// Not answered; in order.
     unanswered: VecDeque<Sent>,
 }
@@ -111,22 +113,43 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares the log with what was sent, from the first offset to the last.
-    fn check(&self, connection: &mut Connection) {
-        let log = read_all(connection, &self.topic, self.partition);
+    /// Compares the log with what was sent, from the batch numbered `first` to the end.
+    fn check(&self, connection: &mut Connection, first: usize) {
         assert!(self.unanswered.is_empty(), "everything was resolved");
-        let mut next_offset = 0;
-        for ((sent, acked_offset), stored) in self.acked.iter().zip(&log) {
-            let context = format!("partition {}, {sent:?}", self.partition);
-            assert_eq!(stored.base_offset, next_offset, "offsets are dense: {context}");
-            assert_eq!(stored.base_offset, *acked_offset, "it lies where it was acked: {context}");
-            assert_eq!(stored.producer.id, self.id, "{context}");
-            assert_eq!(stored.producer.sequence, sent.sequence, "no gap, no double: {context}");
-            let records: Vec<Record> = stored.records().into_iter().map(|(_, one)| one).collect();
-            assert!(records == sent.records(), "other records than were sent: {context}");
-            next_offset = stored.end_offset();
+        let mut next_offset = self.end_offset(first);
+        let mut expected = self.acked[first..].iter();
+        loop {
+            let fetched = connection.fetch_now(&self.topic, self.partition, next_offset);
+            assert_eq!(fetched.code, code::NONE);
+            if next_offset == fetched.high_watermark {
+                break;
+            }
+            assert!(!fetched.batches.is_empty(), "{next_offset} < {}", fetched.high_watermark);
+            for stored in &fetched.batches {
+                let (sent, acked_offset) = expected.next().unwrap_or_else(|| {
+                    panic!("partition {} ends with a batch that was not sent", self.partition)
+                });
+                assert_eq!(stored.base_offset, next_offset, "offsets are dense: {sent:?}");
+                self.compare(stored, *sent, *acked_offset);
+                next_offset = stored.end_offset();
+            }
         }
-        assert_eq!(log.len(), self.acked.len(), "batches of partition {}", self.partition);
+        assert_eq!(expected.len(), 0, "acknowledged batches lost from {}", self.partition);
+    }
+
+    /// Where the log ends after so many batches.
+    fn end_offset(&self, count: usize) -> i64 {
+        let last = count.checked_sub(1).map(|last| self.acked[last]);
+        last.map_or(0, |(sent, offset)| offset + i64::from(sent.count))
+    }
+
+    fn compare(&self, stored: &Batch, sent: Sent, acked_offset: i64) {
+        let context = format!("partition {}, {sent:?}", self.partition);
+        assert_eq!(stored.base_offset, acked_offset, "it lies where it was acked: {context}");
+        assert_eq!(stored.producer.id, self.id, "{context}");
+        assert_eq!(stored.producer.sequence, sent.sequence, "no gap, no double: {context}");
+        let records: Vec<Record> = stored.records().into_iter().map(|(_, one)| one).collect();
+        assert!(records == sent.records(), "other records than were sent: {context}");
     }
 }
 
@@ -153,6 +176,7 @@ fn killed_under_load() {
                 dice,
                 next_sequence: 0,
                 acked: Vec::new(),
+                found: 0,
                 unanswered: VecDeque::new(),
             }
         })
@@ -162,19 +186,21 @@ fn killed_under_load() {
         kill_under_load(&mut server, &mut writers, load);
         for writer in &mut writers {
             let mut connection = open(&server);
+            let found_before = writer.found;
             writer.resolve(&mut connection).expect("the server answers after its restart");
-            writer.check(&mut connection);
+            writer.check(&mut connection, found_before);
+            writer.found = writer.acked.len();
         }
         if round % 10 == 9 {
             let acked: usize = writers.iter().map(|writer| writer.acked.len()).sum();
             say(&format!("  {} kills, {acked} batches acknowledged and found", round + 1));
         }
     }
-    // And what was acknowledged outlives an orderly end as well.
+    // And all of it, from the first round on, outlives an orderly end as well.
     server.restart(Stop::Term);
     let mut connection = open(&server);
     for writer in &writers {
-        writer.check(&mut connection);
+        writer.check(&mut connection, 0);
     }
 }
 
@@ -195,21 +221,6 @@ fn kill_under_load(server: &mut Server, writers: &mut [Writer], load: Duration) 
         server.stop(Stop::Kill);
     });
     server.start_again();
-}
-
-/// All batches of a partition, from the first offset to the high watermark.
-fn read_all(connection: &mut Connection, topic: &str, partition: i32) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
-    loop {
-        let next = batches.last().map_or(0, Batch::end_offset);
-        let fetched = connection.fetch_now(topic, partition, next);
-        assert_eq!(fetched.code, code::NONE);
-        if next == fetched.high_watermark {
-            return batches;
-        }
-        assert!(!fetched.batches.is_empty(), "no data at {next} < {}", fetched.high_watermark);
-        batches.extend(fetched.batches);
-    }
 }
 
 fn open(server: &Server) -> Connection {

@@ -11,6 +11,8 @@ use crate::{command, tidy, tools};
 
 /// The crate whose tests start the release binary.
 const E2E: &str = "thetis-e2e";
+/// The crate whose binary is the server.
+const SERVER: &str = "thetis-cli";
 /// How long the list of known vulnerabilities may take to come.
 const ADVISORY_SECONDS_MAX: &str = "120";
 
@@ -26,8 +28,15 @@ pub(crate) fn run(repository: &Path) -> Result<bool> {
     step("fmt", cargo(repository).args(["fmt", "--all", "--check"]));
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     step("clippy", cargo(repository).args(clippy));
-    let doc = ["doc", "--workspace", "--no-deps", "--document-private-items"];
-    step("rustdoc", cargo(repository).args(doc).env("RUSTDOCFLAGS", "-D warnings"));
+    // The binary and the library share the name `thetis`, so their pages must not meet in one run.
+    for (name, packages) in [
+        ("rustdoc", ["--workspace", "--exclude", SERVER].as_slice()),
+        ("rustdoc of the binary", &["--package", SERVER]),
+    ] {
+        let mut doc = cargo(repository);
+        doc.args(["doc", "--no-deps", "--document-private-items"]).args(packages);
+        step(name, doc.env("RUSTDOCFLAGS", "-D warnings"));
+    }
     let deny = ["check", "bans", "licenses", "sources"];
     step("cargo-deny bans, licenses, sources", deny_command(repository).args(deny));
     advisories(repository, &mut count);
@@ -41,7 +50,7 @@ pub(crate) fn run(repository: &Path) -> Result<bool> {
 
 /// Builds the release binary once and drives it from outside, one test at a time.
 fn end_to_end(repository: &Path, count: &mut Count) -> Result<()> {
-    let build = ["build", "--release", "--package", "thetis-cli"];
+    let build = ["build", "--release", "--package", SERVER];
     if let Err(error) = command::run(cargo(repository).args(build)) {
         eprintln!("{error:#}");
         count.fail("release build");
