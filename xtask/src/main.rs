@@ -1,3 +1,45 @@
-//! The commands of those who build Thetis.
+//! The commands of those who build Thetis. Owns the choice of the command; what each does is in its
+//! module. Nothing of the product depends on it, and it depends on nothing of the product.
 
-fn main() {}
+mod command;
+mod count;
+mod test;
+mod tidy;
+mod tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test   install what the tests need, then run every check and every test
+  tidy   check the house rules that no compiler checks";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["test"] => test::run(&repository()),
+        ["tidy"] => tidy::run(&repository()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The directory of the repository.
+fn repository() -> PathBuf {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.pop();
+    path
+}
