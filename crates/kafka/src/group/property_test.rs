@@ -109,6 +109,10 @@ impl World {
             }
         }
         self.scene.coordinator.validate();
+        // A group that was deleted begins again at its first generation.
+        if self.scene.coordinator.groups.get("g").is_none_or(|group| group.generation == 0) {
+            self.generation = 0;
+        }
     }
 
     fn hear(&mut self, to: ReplyTo, response: Response) {

@@ -167,6 +167,7 @@ impl Group {
             && self.pending_members.is_empty()
             && self.offsets.is_empty()
             && self.durable.is_none()
+            && self.record_due.is_none()
             && !self.is_settling
             && self.deferred.is_empty()
     }
