@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use thetis_types::{ErrorKind, Offset};
+use thetis_types::{ErrorKind, Offset, Outcome};
 
 mod snapshot;
 #[cfg(test)]
@@ -122,6 +122,17 @@ impl Refusal {
             Refusal::DuplicateSequenceNumber => ErrorKind::Exists,
             Refusal::InvalidProducerEpoch => ErrorKind::Fenced,
             Refusal::InvalidRecord => ErrorKind::Invalid,
+        }
+    }
+
+    /// Whether the batch is in the log.
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            Refusal::DuplicateSequenceNumber => Outcome::Committed,
+            Refusal::OutOfOrderSequenceNumber
+            | Refusal::InvalidProducerEpoch
+            | Refusal::InvalidRecord => Outcome::NotCommitted,
         }
     }
 }

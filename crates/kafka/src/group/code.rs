@@ -2,7 +2,7 @@
 //!
 //! Owns the numbers, which are Kafka's. Which bytes carry them is the wire layer's concern.
 
-use thetis_types::ErrorKind;
+use thetis_types::{ErrorKind, Outcome};
 
 /// A result code of the Kafka protocol. The ordinal is the number on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,5 +74,15 @@ impl Code {
             | Code::MemberIdRequired
             | Code::GroupSubscribedToTopic => ErrorKind::Conflict,
         })
+    }
+
+    /// Whether what was asked for happened. A refusal is certain: when the fate of a record is not
+    /// known the coordinator gives no answer at all (see [`super::Written`]).
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            Code::None => Outcome::Committed,
+            _ => Outcome::NotCommitted,
+        }
     }
 }

@@ -95,14 +95,14 @@ impl Group {
         if let Some(holder) = holder.cloned() {
             self.replace_static_member(turn, to, join, holder, member_id);
         } else if join.requires_known_member_id && join.group_instance_id.is_none() {
-            let code = if self.pending_members.len() < turn.settings.group_size_max {
+            let refused = if self.pending_members.len() < turn.settings.group_size_max {
                 let lapses = turn.now.monotonic + timeout(join.session_timeout_ms);
                 self.pending_members.insert(member_id.clone(), lapses);
-                Code::MemberIdRequired
+                Joined::refused(Code::MemberIdRequired, &member_id)
             } else {
-                Code::CoordinatorLoadInProgress
+                Joined::refused(Code::CoordinatorLoadInProgress, "")
             };
-            turn.outbox.reply(to, Response::Join(Joined::refused(code, &member_id)));
+            turn.outbox.reply(to, Response::Join(refused));
         } else {
             self.add_and_rebalance(turn, to, join, member_id);
         }
@@ -310,6 +310,8 @@ impl Group {
     }
 
     fn begin_initial_rebalance(&mut self, turn: &mut Turn<'_>) {
+        // The record of the next generation takes its place.
+        self.record_due = None;
         let delay = turn.settings.initial_rebalance_delay;
         self.rebalance = Some(Rebalance {
             deadline: turn.now.monotonic + delay,
@@ -392,9 +394,7 @@ impl Group {
         self.protocol = self.select_protocol();
         if self.members.is_empty() {
             self.state = State::Empty;
-            let value = self.to_record(|_| Bytes::new());
-            let pending = Pending::Emptied { group_id: self.id.clone(), value: value.clone() };
-            self.persist_group(turn, value, pending);
+            self.record_emptied(turn);
             return;
         }
         self.state = State::CompletingRebalance;
@@ -413,6 +413,14 @@ impl Group {
         for (to, answer) in answers {
             turn.outbox.reply(to, Response::Join(answer));
         }
+    }
+
+    /// Records a generation without members.
+    pub(super) fn record_emptied(&mut self, turn: &mut Turn<'_>) {
+        assert!(self.state == State::Empty, "{}: {}", self.id, self.state);
+        let value = self.to_record(|_| Bytes::new());
+        let pending = Pending::Emptied { group_id: self.id.clone(), value: value.clone() };
+        self.persist_group(turn, value, pending);
     }
 
     /// Makes sure that the leader is one of those who have joined; false when nobody has.

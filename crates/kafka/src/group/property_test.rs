@@ -55,13 +55,16 @@ struct Client {
     led: Vec<String>,
 }
 
+/// Partition and offset of a commit.
+type Asked = Option<(i32, i64)>;
+
 /// Clients, log and what has been promised to whom.
 struct World {
     scene: Scene,
     clients: Vec<Client>,
     next_reply: u64,
-    /// Open requests: who asked, and what was to be committed.
-    open: BTreeMap<ReplyTo, (usize, Option<(i32, i64)>)>,
+    /// Open requests: who asked, under which id, and what was to be committed.
+    open: BTreeMap<ReplyTo, (usize, String, Asked)>,
     /// Batches handed to the log: fate known or not.
     handed: Vec<(Token, Vec<Record>, Option<Written>)>,
     next_offset: i64,
@@ -87,10 +90,11 @@ impl World {
         }
     }
 
-    fn request(&mut self, client: usize, commits: Option<(i32, i64)>, request: Request) {
+    fn request(&mut self, client: usize, commits: Asked, request: Request) {
         let reply_to = ReplyTo(self.next_reply);
         self.next_reply += 1;
-        self.open.insert(reply_to, (client, commits));
+        let member_id = self.clients[client].member_id.clone();
+        self.open.insert(reply_to, (client, member_id, commits));
         self.apply(Event::Request { reply_to, request });
     }
 
@@ -105,10 +109,15 @@ impl World {
             }
         }
         self.scene.coordinator.validate();
+        // A group that was deleted begins again at its first generation.
+        if self.scene.coordinator.groups.get("g").is_none_or(|group| group.generation == 0) {
+            self.generation = 0;
+        }
     }
 
     fn hear(&mut self, to: ReplyTo, response: Response) {
-        let (client, commits) = self.open.remove(&to).expect("each request is answered once");
+        let (client, asked_as, commits) =
+            self.open.remove(&to).expect("each request is answered once");
         match response {
             Response::Join(joined) => {
                 if !joined.member_id.is_empty() {
@@ -132,8 +141,7 @@ impl World {
             }
             Response::Sync(synced) if synced.code == Code::None => {
                 let text = String::from_utf8(synced.assignment.to_vec()).unwrap();
-                let member_id = &self.clients[client].member_id;
-                assert!(text.is_empty() || &text == member_id, "{text} is for another");
+                assert!(text.is_empty() || text == asked_as, "{text} is for another");
             }
             _ => {}
         }

@@ -237,6 +237,21 @@ fn the_last_to_fall_silent_leaves_an_empty_group_on_record() {
     assert_eq!(s.ask("?", describe()), "?: Empty consumer  []\n");
 }
 
+/// Else a restart would bring back members that are gone, and retention would begin late.
+#[test]
+fn the_record_of_an_emptied_group_is_tried_again() {
+    let mut s = Scene::new();
+    s.stable(&["a"]);
+    s.log = Log::Refuses;
+    s.ask("a", leave(&["a#1"]));
+    assert_eq!(s.pass(1_000), "log: g generation 2 []\n");
+    s.log = Log::Takes;
+    assert_eq!(s.pass(1_000), "log: g generation 2 []\n");
+    assert_eq!(s.pass(10_000), "");
+    s.restart();
+    assert_eq!(s.ask("?", describe()), "?: Empty consumer  []\n");
+}
+
 #[test]
 fn who_joins_but_does_not_sync_is_thrown_out() {
     let mut s = Scene::new();
@@ -407,6 +422,30 @@ fn an_assignment_that_the_log_refuses_makes_everybody_join_anew() {
     assert_eq!(ask_join(&mut s, rejoin("a#1")), "a: joined 2 range as a#1 led by a#1 [a#1]\n");
 }
 
+/// CRASH(@C): the generation that was forming was promised to nobody but its members, who join anew.
+#[test]
+fn a_rebalance_does_not_live_through_a_restart() {
+    let mut s = Scene::new();
+    s.stable(&["a", "b"]);
+    ask_join(&mut s, rejoin("a#1"));
+    ask_join(&mut s, Join { requires_known_member_id: false, ..join("c") });
+    ask_join(&mut s, rejoin("b#2"));
+    s.restart();
+    assert_eq!(s.ask("c", sync("c#3", 2, &[])), "c: sync UnknownMemberId\n");
+    assert_eq!(s.ask("a", sync("a#1", 2, &["a#1"])), "a: sync IllegalGeneration\n");
+    assert_eq!(s.ask("b", heartbeat("b#2", 1)), "b: heartbeat None\n");
+}
+
+#[test]
+fn ids_given_out_are_bounded() {
+    let mut s = Scene::with(Settings { group_size_max: 1, ..Settings::default() });
+    ask_join(&mut s, join("a"));
+    assert_eq!(ask_join(&mut s, join("b")), "b: join CoordinatorLoadInProgress id=\n");
+    s.pass(30_000);
+    assert_eq!(ask_join(&mut s, join("b")), "b: join MemberIdRequired id=b#3\n");
+}
+
+/// CRASH(@D)
 #[test]
 fn a_stable_group_lives_through_a_restart_and_its_sessions_start_anew() {
     let mut s = Scene::new();

@@ -73,6 +73,9 @@ impl Loading {
     }
 
     /// Ends the replay: sessions of all members start anew, and timers run.
+    ///
+    /// CRASH(@C), CRASH(@D): a rebalance that was under way is not in the log; a group that is
+    /// there is stable or empty.
     #[must_use]
     pub fn start(self, now: Now) -> Coordinator {
         let mut coordinator = self.coordinator;

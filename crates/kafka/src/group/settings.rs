@@ -25,6 +25,9 @@ pub const GROUPS_PER_RETENTION_STEP_MAX: usize = 1_000;
 /// Pause between two steps of one retention check.
 pub const RETENTION_RESUME_DELAY: Duration = Duration::from_millis(100);
 
+/// Pause before a group's record that the log refused, and nobody waits for, is tried again.
+pub const RECORD_RETRY_DELAY: Duration = Duration::from_secs(1);
+
 /// How long a new member's first join may wait before it must ask again. Its session timeout
 /// cannot serve: it does not know its id yet, so it sends no heartbeats.
 pub const NEW_MEMBER_JOIN_TIMEOUT: Duration = Duration::from_secs(300);

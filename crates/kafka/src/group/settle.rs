@@ -1,6 +1,7 @@
 //! What happens when the log has settled a batch: state follows, then answers go out.
 //!
-//! Owns the order of those two (law ACK-DURABLE).
+//! Owns the order of those two (law ACK-DURABLE). CRASH(@A), CRASH(@B): before the first nobody
+//! was answered, whether the record is in the log or not.
 
 use super::Code;
 use super::Coordinator;
@@ -8,6 +9,7 @@ use super::commit::Codes;
 use super::message::{Joined, Now, ReplyTo, Response, State, Written};
 use super::outbox::{OffsetName, Pending, StaticRejoin};
 use super::record::OffsetValue;
+use super::settings::RECORD_RETRY_DELAY;
 
 impl Coordinator {
     /// Acts on all batches whose fate is known and whose predecessors are settled.
@@ -37,6 +39,8 @@ impl Coordinator {
                     group.is_settling = false;
                     if durable {
                         group.durable = Some(value);
+                    } else {
+                        group.record_due = Some(now.monotonic + RECORD_RETRY_DELAY);
                     }
                 });
                 self.resume(now, &group_id);

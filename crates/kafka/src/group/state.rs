@@ -78,6 +78,9 @@ pub(super) struct Group {
     pub(super) offsets: OffsetTable,
     /// The group's value in the log, as far as it is known to be durable.
     pub(super) durable: Option<Bytes>,
+    /// When to hand over again the record of a generation without members, which the log refused.
+    /// Nobody was answered on its strength, so nothing else waits for it.
+    pub(super) record_due: Option<Duration>,
     /// A record of the group is on its way: requests wait in `deferred`, timers stand still.
     ///
     /// That no request meets a group between two durable states is what makes its refusals
@@ -107,6 +110,7 @@ impl Group {
             sync_deadline: None,
             offsets: OffsetTable::default(),
             durable: None,
+            record_due: None,
             is_settling: false,
             deferred: VecDeque::new(),
             wake: None,
@@ -163,6 +167,7 @@ impl Group {
             && self.pending_members.is_empty()
             && self.offsets.is_empty()
             && self.durable.is_none()
+            && self.record_due.is_none()
             && !self.is_settling
             && self.deferred.is_empty()
     }
@@ -305,7 +310,10 @@ impl Group {
         let sessions = self.members.values().filter_map(|m| m.session_deadline).min();
         let pending = self.pending_members.values().copied().min();
         let rebalance = self.rebalance.map(|r| r.deadline);
-        [sessions, pending, rebalance, self.sync_deadline].into_iter().flatten().min()
+        [sessions, pending, rebalance, self.sync_deadline, self.record_due]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn listing(&self) -> Listing {
@@ -373,6 +381,7 @@ impl Group {
         }
         assert!(self.is_settling || self.deferred.is_empty(), "{}: forgotten requests", self.id);
         if !self.is_settling
+            && self.record_due.is_none()
             && matches!(self.state, State::Stable | State::Empty)
             && let Some(durable) = &self.durable
         {

@@ -212,6 +212,10 @@ impl Group {
         if !self.is_settling && due(self.rebalance.map(|r| r.deadline)) {
             self.rebalance_due(turn);
         }
+        if !self.is_settling && due(self.record_due) {
+            self.record_due = None;
+            self.record_emptied(turn);
+        }
         if !self.is_settling && due(self.sync_deadline) {
             self.sync_deadline = None;
             let late: Vec<String> = self.pending_sync.iter().cloned().collect();
