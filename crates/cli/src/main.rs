@@ -6,10 +6,17 @@
 //! and `client`.
 
 mod cli;
+mod client;
+mod clock;
 mod config;
+mod consume;
 mod exit;
+mod nearest;
 mod output;
+mod produce;
 mod serve;
+mod server;
+mod topic;
 mod version;
 
 use std::process::ExitCode;

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::nearest::nearest;
 use super::settings::{Setting, Settings, TABLE};
 use super::{
     CONFIG_VARIABLE, Config, ConfigError, Origin, Problem, SERVER_VARIABLE, SettingFlags,
     check_relations,
 };
+use crate::nearest::nearest;
 
 /// The text a setting ended up with.
 #[derive(Clone)]
