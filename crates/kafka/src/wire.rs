@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - this file: frames, headers and [`ApiKey`], the one table of what is served;
-//! - `primitives`: integers, strings, arrays, tags, and every bound on what a frame may cost;
+//! - `reader`, `writer`: bytes of one frame, and every bound on what it may cost;
+//! - `primitives`: integers, strings, payloads, arrays;
 //! - `table`: the macro in which messages are written down;
 //! - `produce`, `fetch`, `cluster`, `group`, `offsets`, `topics`: the messages, by family;
 //! - `errors`: the error codes.
@@ -16,16 +17,22 @@
 mod cluster;
 mod errors;
 mod fetch;
+#[cfg(test)]
+mod golden_test;
 mod group;
 mod offsets;
+#[cfg(test)]
+mod oracle_test;
 mod primitives;
 mod produce;
+mod reader;
 #[cfg(test)]
 mod round_trip_test;
 #[cfg(test)]
 mod sample;
 mod table;
 mod topics;
+mod writer;
 
 use std::fmt;
 
@@ -37,13 +44,13 @@ pub use errors::ErrorCode;
 pub use fetch::*;
 pub use group::*;
 pub use offsets::*;
-pub use primitives::{
-    DecodeError, DecodeFault, EncodeError, FRAME_ALLOC_BYTES_MAX, PAYLOAD_COPY_BYTES_MAX, Reader,
-    Records, STRING_BYTES_MAX, Uuid, Wire, Writer,
-};
-pub(crate) use primitives::{read_varint, write_varint};
+pub use primitives::{Records, STRING_BYTES_MAX, Uuid, Wire};
 pub use produce::*;
+pub(crate) use reader::read_varint;
+pub use reader::{DecodeError, DecodeFault, FRAME_ALLOC_BYTES_MAX, Reader};
 pub use topics::*;
+pub(crate) use writer::write_varint;
+pub use writer::{EncodeError, PAYLOAD_COPY_BYTES_MAX, Writer};
 
 /// Bytes of one frame after its length, unless the listener sets less.
 pub const FRAME_BYTES_MAX: usize = 100 << 20;

@@ -4,58 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::sample::{Sample, Source};
+use super::sample::{Sample, Source, for_each_api, unframed, written};
 use super::*;
-
-/// Calls `$visit` for the request, which names its response, of every API.
-macro_rules! for_each_api {
-    ($visit:ident) => {
-        $visit::<ProduceRequest>();
-        $visit::<FetchRequest>();
-        $visit::<ListOffsetsRequest>();
-        $visit::<MetadataRequest>();
-        $visit::<OffsetCommitRequest>();
-        $visit::<OffsetFetchRequest>();
-        $visit::<FindCoordinatorRequest>();
-        $visit::<JoinGroupRequest>();
-        $visit::<HeartbeatRequest>();
-        $visit::<LeaveGroupRequest>();
-        $visit::<SyncGroupRequest>();
-        $visit::<DescribeGroupsRequest>();
-        $visit::<ListGroupsRequest>();
-        $visit::<ApiVersionsRequest>();
-        $visit::<CreateTopicsRequest>();
-        $visit::<DeleteTopicsRequest>();
-        $visit::<DeleteRecordsRequest>();
-        $visit::<InitProducerIdRequest>();
-        $visit::<OffsetForLeaderEpochRequest>();
-        $visit::<DescribeConfigsRequest>();
-        $visit::<CreatePartitionsRequest>();
-        $visit::<DeleteGroupsRequest>();
-        $visit::<IncrementalAlterConfigsRequest>();
-        $visit::<DescribeClusterRequest>();
-    };
-}
-
-fn joined(segments: Vec<Bytes>) -> Bytes {
-    let mut joined = BytesMut::new();
-    segments.iter().for_each(|segment| joined.extend_from_slice(segment));
-    joined.freeze()
-}
-
-/// The frame without its length, which is checked.
-fn unframed(segments: Vec<Bytes>) -> Bytes {
-    let mut buffer = BytesMut::from(joined(segments));
-    let frame = split_frame(&mut buffer, FRAME_BYTES_MAX).unwrap().unwrap();
-    assert!(buffer.is_empty(), "the frame's length is not that of its segments");
-    frame
-}
-
-fn written<T: Wire>(api: ApiKey, version: i16, message: &T) -> Bytes {
-    let mut writer = Writer::new(version, api.flexible(version));
-    message.encode(&mut writer, false);
-    joined(writer.segments().unwrap())
-}
 
 fn reads_back<T: Wire + Sample + PartialEq + fmt::Debug>(api: ApiKey, version: i16, seed: u64) {
     let message = T::sample(&mut Source::new(seed, version), false);

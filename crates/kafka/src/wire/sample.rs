@@ -1,9 +1,9 @@
 //! Random valid messages for the tests: every field that the version has, nothing that it has not,
-//! so that a round trip must give back the same message.
+//! so that a round trip must give back the same message. And the walk over all APIs.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
-use super::{ErrorCode, Records, Uuid};
+use super::{ApiKey, ErrorCode, FRAME_BYTES_MAX, Records, Uuid, Wire, Writer, split_frame};
 
 /// Where samples come from: a seeded stream of numbers and the version to fit.
 pub(crate) struct Source {
@@ -99,4 +99,57 @@ impl<T: Sample + Default> Sample for Option<T> {
     fn sample(source: &mut Source, nullable: bool) -> Self {
         if nullable && source.below(3) == 0 { None } else { Some(T::sample(source, false)) }
     }
+}
+
+/// Calls `$visit` for the request, which names its response, of every API.
+macro_rules! for_each_api {
+    ($visit:ident) => {
+        $visit::<ProduceRequest>();
+        $visit::<FetchRequest>();
+        $visit::<ListOffsetsRequest>();
+        $visit::<MetadataRequest>();
+        $visit::<OffsetCommitRequest>();
+        $visit::<OffsetFetchRequest>();
+        $visit::<FindCoordinatorRequest>();
+        $visit::<JoinGroupRequest>();
+        $visit::<HeartbeatRequest>();
+        $visit::<LeaveGroupRequest>();
+        $visit::<SyncGroupRequest>();
+        $visit::<DescribeGroupsRequest>();
+        $visit::<ListGroupsRequest>();
+        $visit::<ApiVersionsRequest>();
+        $visit::<CreateTopicsRequest>();
+        $visit::<DeleteTopicsRequest>();
+        $visit::<DeleteRecordsRequest>();
+        $visit::<InitProducerIdRequest>();
+        $visit::<OffsetForLeaderEpochRequest>();
+        $visit::<DescribeConfigsRequest>();
+        $visit::<CreatePartitionsRequest>();
+        $visit::<DeleteGroupsRequest>();
+        $visit::<IncrementalAlterConfigsRequest>();
+        $visit::<DescribeClusterRequest>();
+    };
+}
+pub(crate) use for_each_api;
+
+/// Segments in one piece.
+fn joined(segments: Vec<Bytes>) -> Bytes {
+    let mut joined = BytesMut::new();
+    segments.iter().for_each(|segment| joined.extend_from_slice(segment));
+    joined.freeze()
+}
+
+/// The frame without its length, which is checked.
+pub(crate) fn unframed(segments: Vec<Bytes>) -> Bytes {
+    let mut buffer = BytesMut::from(joined(segments));
+    let frame = split_frame(&mut buffer, FRAME_BYTES_MAX).unwrap().unwrap();
+    assert!(buffer.is_empty(), "the frame's length is not that of its segments");
+    frame
+}
+
+/// The body of a message in one piece.
+pub(crate) fn written<T: Wire>(api: ApiKey, version: i16, message: &T) -> Bytes {
+    let mut writer = Writer::new(version, api.flexible(version));
+    message.encode(&mut writer, false);
+    joined(writer.segments().unwrap())
 }
