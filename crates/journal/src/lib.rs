@@ -1,1 +1,37 @@
 //! The journal: one durable log for all streams of a machine.
+//!
+//! Entries of all streams go into the same files, so that one write and one flush make the appends
+//! of everybody durable. Synchronous; a few threads of its own; no async runtime. Knows streams,
+//! offsets and frames; nothing of names, protocols or retention: what is live is the owner's word.
+//!
+//! ```text
+//! Log::append -> writer (buffer) -> flush (group commit) -> disk
+//!                   |                                        |
+//!                 index <---------- recover (open) ----------+
+//!                   |
+//! Log::read ---> rows -> buffer or file
+//! ```
+//!
+//! The bytes on disk are described in `docs/formats/journal.md`.
+
+mod chunk;
+pub mod disk;
+mod error;
+mod files;
+mod flush;
+mod format;
+mod index;
+mod journal;
+mod read;
+mod recover;
+mod scan;
+mod worker;
+mod writer;
+
+pub use disk::{Disk, File, IoChoice, IoPath, OsDisk};
+pub use error::{AppendError, FlushError, OpenError, ReadError, ReclaimError};
+pub use format::Flaw;
+pub use format::frame::{FrameHeader, Kind};
+pub use journal::{Append, Journal, Log, Options, Position, Stats};
+pub use read::EntryHeader;
+pub use recover::{CrashRow, Damage, RecoveredStream, Recovery, TornTail};

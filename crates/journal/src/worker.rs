@@ -1,0 +1,224 @@
+//! The work no append waits for: preparing the next file, and giving full files their footer.
+//!
+//! The two have a thread each. An append may wait for the preparer while it holds its stream, and
+//! the sealer takes streams; one thread for both could wait for itself.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thetis_types::StreamId;
+
+use crate::chunk::{CHUNK, Pen};
+use crate::disk::{Disk, Promise};
+use crate::files::JournalFile;
+use crate::format::file::{self, FRAMES_AT, FileHeader};
+use crate::format::footer::{self, Footer, Row};
+use crate::format::{BLOCK, block_ceil, mem};
+use crate::index::{Rows, Streams};
+use crate::journal::Shared;
+use crate::writer::Next;
+
+/// Whether a new file's blocks are written with zeros before use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Prewrite {
+    /// Yes: a durable write then changes no metadata, which halves its time.
+    Zeros,
+    /// No: nobody asks for `disk`, and the zeros would double what is written.
+    Nothing,
+}
+
+/// Makes an empty file that is durably there under its own name.
+///
+/// CRASH(@I): before the rename it has a temporary name and is never read. CRASH(@H): after it,
+/// it has a header and no frames, and is removed at the next open.
+pub(crate) fn prepare(
+    disk: &dyn Disk,
+    header: FileHeader,
+    prewrite: Prewrite,
+) -> io::Result<JournalFile> {
+    let name = file::name(header.sequence);
+    let temporary = format!("{name}{}", file::TEMPORARY);
+    let fill = || {
+        let io = disk.create(&temporary, header.bytes)?;
+        io.write_at(&[IoSlice::new(&header.encode())], 0, Promise::Handed)?;
+        io.sync()?;
+        if prewrite == Prewrite::Zeros {
+            let mut zeros = Pen::new();
+            zeros.write(&vec![0; CHUNK]);
+            let mut at = FRAMES_AT;
+            while at < header.bytes {
+                let now = (header.bytes - at).min(CHUNK as u64);
+                let part = [IoSlice::new(zeros.chunk().bytes(0..mem(now)))];
+                io.write_at(&part, at, Promise::Durable)?;
+                at += now;
+            }
+        }
+        disk.rename(&temporary, &name)?;
+        disk.sync_dir()?;
+        Ok(io)
+    };
+    match fill() {
+        Ok(io) => Ok(JournalFile::new(header, Some(io))),
+        Err(error) => {
+            // Half a file must not keep the room that its successor will need.
+            let _ = disk.remove(&temporary);
+            let _ = disk.remove(&name);
+            Err(error)
+        }
+    }
+}
+
+/// Writes the footer of a file whose frames end at `footer.data_end` and are durable, and cuts
+/// the file off behind it. Returns the file's new size.
+///
+/// CRASH(@F): until the sync returns, the footer may be partly there and the file still long. The
+/// frames say the same as before, so the next open scans them and writes the footer again.
+pub(crate) fn write_footer(
+    io: &dyn crate::disk::File,
+    id: u64,
+    footer: &mut Footer,
+    rows: &[Vec<Row>],
+) -> io::Result<u64> {
+    let (at, bytes) = footer::encode(id, footer, rows);
+    let gap = vec![0; mem(at - footer.data_end)];
+    io.write_at(&[IoSlice::new(&gap), IoSlice::new(&bytes)], footer.data_end, Promise::Handed)?;
+    let size = at + bytes.len() as u64;
+    io.truncate(size)?;
+    io.sync()?;
+    Ok(size)
+}
+
+impl Shared {
+    /// Prepares files as they are wanted until the journal stops.
+    pub(crate) fn prepare_files(&self) {
+        let mut writer = self.writer.lock();
+        loop {
+            if let Some(unwanted) = writer.unwanted.pop() {
+                drop(writer);
+                if let Err(error) = self.disk.remove(&unwanted.name()) {
+                    tracing::warn!(%error, file = unwanted.name(), "could not remove unused file");
+                }
+                writer = self.writer.lock();
+                continue;
+            }
+            if writer.stop {
+                return;
+            }
+            let Next::Wanted(bytes) = writer.next else {
+                self.prepare.wait(&mut writer);
+                continue;
+            };
+            let bytes = block_ceil(bytes.saturating_add(FRAMES_AT + BLOCK));
+            let header = FileHeader {
+                id: self.disk.random(),
+                sequence: writer.next_sequence,
+                base: writer.next_base,
+                bytes: bytes.max(block_ceil(self.options.file_bytes)),
+            };
+            writer.next_sequence += 1;
+            writer.next_base += header.bytes;
+            let prewrite = match std::mem::take(&mut writer.disk_wanted) {
+                true => Prewrite::Zeros,
+                false => Prewrite::Nothing,
+            };
+            drop(writer);
+            let outcome = prepare(&*self.disk, header, prewrite);
+            writer = self.writer.lock();
+            writer.next = match outcome {
+                Ok(file) => Next::Ready(Arc::new(file)),
+                Err(error) => {
+                    tracing::warn!(%error, bytes = header.bytes, "could not prepare a journal file");
+                    Next::Failed(error.to_string().into())
+                }
+            };
+            self.prepared.notify_all();
+        }
+    }
+
+    /// Seals files as they fill until the journal stops.
+    pub(crate) fn seal_files(&self) {
+        let mut writer = self.writer.lock();
+        loop {
+            if writer.stop {
+                return;
+            }
+            let Some(file) = writer.unsealed.front().cloned() else {
+                self.seal.wait(&mut writer);
+                continue;
+            };
+            drop(writer);
+            let outcome = self.seal_file(&file);
+            writer = self.writer.lock();
+            writer.unsealed.pop_front();
+            if let Err(error) = outcome {
+                // Its frames are durable; the next open scans them and tries again. No later file
+                // may be sealed before it: that would call a torn tail here damage.
+                tracing::warn!(%error, file = file.name(), "could not seal a journal file");
+                writer.unsealed.push_front(file);
+                let _ =
+                    self.seal.wait_for(&mut writer, self.options.os_flush_interval.max(SEAL_RETRY));
+            }
+            self.sealed.notify_all();
+        }
+    }
+
+    /// Gives one file its footer and lends its rows to it.
+    pub(crate) fn seal_file(&self, file: &Arc<JournalFile>) -> io::Result<()> {
+        let touched = std::mem::take(&mut *file.touched.lock());
+        let outcome = self.io(file).and_then(|io| seal(&self.streams, &*io, file, &touched));
+        match &outcome {
+            Ok(()) => self.handles.opened(file),
+            Err(_) => *file.touched.lock() = touched,
+        }
+        outcome
+    }
+}
+
+/// Gives a file whose frames are durable its footer, and lets the footer keep the rows.
+pub(crate) fn seal(
+    streams: &Streams,
+    io: &dyn crate::disk::File,
+    file: &Arc<JournalFile>,
+    touched: &[StreamId],
+) -> io::Result<()> {
+    let mut footer = Footer {
+        data_end: file.data_end(),
+        runs: Vec::new(),
+        trims: file.trims.lock().clone(),
+        fences: file.fences.lock().clone(),
+    };
+    let mut all_rows = Vec::new();
+    for id in touched {
+        let Some(stream) = streams.get(*id) else { continue };
+        let index = stream.index.lock();
+        for run in index.runs.iter().chain(&index.moving) {
+            if let Rows::Memory(rows) = &run.rows
+                && Arc::ptr_eq(&run.file, file)
+            {
+                footer.runs.push(run.record);
+                all_rows.push(rows.clone());
+            }
+        }
+    }
+    let size = write_footer(io, file.header.id, &mut footer, &all_rows)?;
+    drop(all_rows);
+    for record in &footer.runs {
+        let Some(stream) = streams.get(record.stream) else { continue };
+        let mut guard = stream.index.lock();
+        let index = &mut *guard;
+        for run in index.runs.iter_mut().chain(&mut index.moving) {
+            let same = run.record.first == record.first && run.record.relocated == record.relocated;
+            if same && Arc::ptr_eq(&run.file, file) {
+                run.record = *record;
+                run.rows = Rows::Footer;
+            }
+        }
+    }
+    file.size.store(size, Ordering::Release);
+    file.sealed.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Pause between attempts to seal a file that could not be sealed.
+const SEAL_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
