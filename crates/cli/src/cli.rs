@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, SettingFlags, explain};
 use crate::exit::{self, Exit, Failure};
-use crate::{consume, output, produce, serve, topic, version};
+use crate::{consume, inspect, output, produce, serve, topic, verify, version};
 
 /// One durable stream store under several protocols.
 #[derive(Parser, Debug)]
@@ -32,6 +32,10 @@ enum Command {
     Produce(produce::ProduceArgs),
     /// Print the records of a topic.
     Consume(consume::ConsumeArgs),
+    /// Show the files and frames of a data directory's journal.
+    Inspect(inspect::InspectArgs),
+    /// Read every byte of a data directory's journal and report damage and gaps.
+    Verify(verify::VerifyArgs),
     /// Say how the node is, or would be, configured.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -65,6 +69,8 @@ impl Cli {
             Command::Topic(command) => topic::run(file, command),
             Command::Produce(args) => produce::run(file, args),
             Command::Consume(args) => consume::run(file, args),
+            Command::Inspect(args) => inspect::run(file, args),
+            Command::Verify(args) => verify::run(file, args),
             Command::Config(ConfigCommand::Explain(args)) => {
                 let config = Config::load(file, &args.settings)?;
                 if args.json {

@@ -10,13 +10,16 @@ mod client;
 mod clock;
 mod config;
 mod consume;
+mod data;
 mod exit;
+mod inspect;
 mod nearest;
 mod output;
 mod produce;
 mod serve;
 mod server;
 mod topic;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
