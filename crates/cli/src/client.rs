@@ -144,3 +144,7 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "client_test.rs"]
+mod tests;
