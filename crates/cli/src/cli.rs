@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, SettingFlags, explain};
 use crate::exit::{self, Exit, Failure};
-use crate::{output, serve, version};
+use crate::{consume, inspect, output, produce, serve, topic, verify, version};
 
 /// One durable stream store under several protocols.
 #[derive(Parser, Debug)]
@@ -25,6 +25,17 @@ pub(crate) struct Cli {
 enum Command {
     /// Run a node until SIGTERM or SIGINT; `ready` on stdout when it accepts clients.
     Serve(serve::ServeArgs),
+    /// Create, list, describe and delete topics.
+    #[command(subcommand)]
+    Topic(topic::TopicCommand),
+    /// Write records from stdin or a file to a topic.
+    Produce(produce::ProduceArgs),
+    /// Print the records of a topic.
+    Consume(consume::ConsumeArgs),
+    /// Show the files and frames of a data directory's journal.
+    Inspect(inspect::InspectArgs),
+    /// Read every byte of a data directory's journal and report damage and gaps.
+    Verify(verify::VerifyArgs),
     /// Say how the node is, or would be, configured.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -55,6 +66,11 @@ impl Cli {
         let file = self.config.as_deref();
         match &self.command {
             Command::Serve(args) => serve::run(file, args),
+            Command::Topic(command) => topic::run(file, command),
+            Command::Produce(args) => produce::run(file, args),
+            Command::Consume(args) => consume::run(file, args),
+            Command::Inspect(args) => inspect::run(file, args),
+            Command::Verify(args) => verify::run(file, args),
             Command::Config(ConfigCommand::Explain(args)) => {
                 let config = Config::load(file, &args.settings)?;
                 if args.json {

@@ -4,6 +4,7 @@
 //! Owns connections by address, the routing to leaders and the one retry policy. One request is in
 //! flight at a time. Not for use inside a node.
 
+mod batches;
 mod connection;
 mod consumer;
 mod error;
@@ -20,10 +21,11 @@ use thetis_kafka::wire::Call;
 use crate::config::value::Address;
 use connection::Connection;
 
-pub(crate) use consumer::{Consumer, ConsumerOptions, Position, Start};
+pub(crate) use batches::NewRecord;
+pub(crate) use consumer::{Consumer, ConsumerOptions, Fetched, Start};
 pub(crate) use error::ClientError;
-pub(crate) use producer::{Compression, Producer, ProducerOptions, Record};
-pub(crate) use topics::{NewTopic, Topic};
+pub(crate) use producer::{Producer, ProducerOptions, Written};
+pub(crate) use topics::NewTopic;
 
 /// How long a server may take to accept a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -103,7 +105,11 @@ impl Client {
         if !self.connections.contains_key(address) {
             let connection = Connection::open(address).map_err(|error| match error {
                 ClientError::Unreachable { address, error, .. } if address != self.bootstrap => {
-                    ClientError::Unreachable { address, error, named_by: Some(self.bootstrap.clone()) }
+                    ClientError::Unreachable {
+                        address,
+                        error,
+                        named_by: Some(self.bootstrap.clone()),
+                    }
                 }
                 other => other,
             })?;
@@ -138,3 +144,7 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "client_test.rs"]
+mod tests;

@@ -199,11 +199,6 @@ impl Config {
         layers.flags(flags);
         layers.resolve()
     }
-
-    /// Where the value of the setting `key` came from.
-    pub(crate) fn origin(&self, key: &str) -> &Origin {
-        origin_of(&self.chosen, key)
-    }
 }
 
 fn origin_of<'a>(chosen: &'a [Chosen], key: &str) -> &'a Origin {

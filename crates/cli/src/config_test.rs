@@ -48,7 +48,7 @@ fn flags_win_over_environment_over_file_over_defaults_and_origins_say_so() {
     assert_eq!(config.settings.durability, Durability::Disk);
     assert_eq!(config.settings.journal_file_bytes, ByteSize::mib(16));
     assert_eq!(config.settings.journal_os_flush_interval, Duration::from_millis(5));
-    let origin = |key| config.origin(key).to_string();
+    let origin = |key| origin_of(&config.chosen, key).to_string();
     assert_eq!(origin("durability"), "flag --durability");
     assert_eq!(origin("journal.file_bytes"), "env THETIS_JOURNAL_FILE_BYTES");
     assert_eq!(origin("journal.os_flush_interval"), "thetis.toml:5");

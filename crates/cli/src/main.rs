@@ -6,10 +6,18 @@
 //! and `client`.
 
 mod cli;
+mod client;
 mod config;
+mod consume;
+mod data;
 mod exit;
+mod inspect;
 mod output;
+mod produce;
 mod serve;
+mod server;
+mod topic;
+mod verify;
 mod version;
 
 use std::process::ExitCode;

@@ -7,11 +7,11 @@ pub(crate) mod footer;
 pub(crate) mod frame;
 
 /// Newest format version this build reads and the one it writes.
-pub const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 1;
 
 /// Unit of writing: no two writes in flight share a block. Covers the logical block size of
 /// every device direct I/O is used on, and the page size.
-pub const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 
 /// Why bytes could not be decoded. Three different answers: wait, upgrade, or treat as damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -225,6 +225,14 @@ impl Index {
         }
     }
 
+    /// First offset that is not dead by the owner's word.
+    pub(crate) fn dead_below(&self) -> Offset {
+        match self.head {
+            Some(head) if self.discarded => head.end,
+            _ => self.trim,
+        }
+    }
+
     /// Whether anything of the run is live. The last run of a stream that is not discarded always
     /// is: it carries the head, which must outlive the collection of everything below it.
     pub(crate) fn is_live(&self, run: &Run) -> bool {

@@ -19,8 +19,8 @@ use crate::files::{Handles, JournalFile};
 use crate::flush::Then;
 use crate::format::block_ceil;
 use crate::format::file::{FRAMES_AT, FileHeader};
-use crate::format::frame::{FrameHeader, HEADER, Kind};
-use crate::index::{Index, Stream, Streams};
+use crate::format::frame::{FrameHeader, Kind};
+use crate::index::{Index, Stream, Streams, push_entry};
 use crate::recover::{self, Recovery};
 use crate::worker::{self, Prewrite};
 use crate::writer::{Next, Writer, frames_bytes_max};
@@ -428,24 +428,54 @@ impl Shared {
         }
     }
 
-    /// Appends frames that are not entries of an append: relocated ones and trim marks.
-    pub(crate) fn append_frame(
+    /// Appends a copy of an entry on behalf of a file that is evacuated. The copy is kept apart in
+    /// `index.moving` until it is durable.
+    pub(crate) fn append_copy(
         &self,
+        index: &mut Index,
         header: &mut FrameHeader,
         payload: &[u8],
-    ) -> Result<(Arc<JournalFile>, u64, Position), AppendError> {
+    ) -> Result<Position, AppendError> {
         let mut writer = self.writer.lock();
         self.reserve(&mut writer, frames_bytes_max([payload.len() as u64].into_iter()))?;
         let at = writer.put(header, payload);
+        let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
+        let file = active.expect("reserved a moment ago");
+        touch(index, &file, header.stream);
+        push_entry(&mut index.moving, &file, header, at);
         self.wake_ticker(&writer);
-        let file = writer.active.as_ref().map(|active| Arc::clone(&active.file));
-        Ok((file.expect("reserved a moment ago"), at, Position(writer.end)))
+        Ok(Position(writer.end))
+    }
+
+    /// Appends a mark that offsets below `before` are dead. Returns the file it stands in.
+    pub(crate) fn append_trim(
+        &self,
+        stream: StreamId,
+        before: Offset,
+    ) -> Result<(u64, Position), AppendError> {
+        let mut writer = self.writer.lock();
+        self.reserve(&mut writer, frames_bytes_max([0].into_iter()))?;
+        writer.put(&mut FrameHeader::trim(stream, before), &[]);
+        let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
+        let file = active.expect("reserved a moment ago");
+        file.trims.lock().push((stream, before));
+        self.wake_ticker(&writer);
+        Ok((file.header.sequence, Position(writer.end)))
     }
 
     fn wake_ticker(&self, writer: &Writer) {
         if writer.ticker_idle {
             self.tick.notify_one();
         }
+    }
+}
+
+/// Notes that the stream has frames in the file, for the footer. Under the lock of the writer: the
+/// file cannot be sealed meanwhile.
+fn touch(index: &mut Index, file: &JournalFile, stream: StreamId) {
+    if index.touched != Some(file.header.sequence) {
+        index.touched = Some(file.header.sequence);
+        file.touched.lock().push(stream);
     }
 }
 
@@ -499,10 +529,7 @@ impl Log {
     ) -> Position {
         let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
         let file = active.expect("reserved a moment ago");
-        if index.touched != Some(file.header.sequence) {
-            index.touched = Some(file.header.sequence);
-            file.touched.lock().push(self.stream.id);
-        }
+        touch(index, &file, self.stream.id);
         for (append, crc) in entries.iter().zip(crcs) {
             let payload = &append.entry.payload;
             stream_bytes += payload.len() as u64;
@@ -594,5 +621,3 @@ impl Log {
         self.stream.index.lock().discarded = true;
     }
 }
-
-const _: () = assert!(HEADER == 96);

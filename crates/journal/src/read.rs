@@ -43,7 +43,7 @@ pub struct EntryHeader {
 }
 
 /// An entry to fetch: its row, and what its run adds.
-struct Piece {
+pub(crate) struct Piece {
     file: Arc<JournalFile>,
     row: Row,
     epoch: Epoch,
@@ -52,12 +52,22 @@ struct Piece {
 
 /// How much of each frame a fetch is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(crate) enum Part {
     Header,
     Whole,
 }
 
 impl Piece {
+    /// The piece of row `place` of a view.
+    pub(crate) fn new(view: &RunView, row: Row, place: usize) -> Piece {
+        Piece {
+            file: Arc::clone(&view.run.file),
+            row,
+            epoch: view.run.record.epoch,
+            version: HeadVersion(view.run.record.first_version.0 + (view.skipped + place) as u64),
+        }
+    }
+
     fn len(&self, part: Part) -> u64 {
         match part {
             Part::Header => HEADER as u64,
@@ -67,8 +77,8 @@ impl Piece {
 }
 
 /// The part of a run a reader needs, taken out of the lock.
-struct RunView {
-    run: Run,
+pub(crate) struct RunView {
+    pub(crate) run: Run,
     rows: Arc<Vec<Row>>,
     /// Row of the run that `rows` begins with.
     skipped: usize,
@@ -83,6 +93,21 @@ impl Log {
     /// [`ReadError`] when the first entry cannot be had. When a later one cannot, those before it
     /// are returned, and the next read tells.
     pub fn read(
+        &self,
+        from: Offset,
+        until: Offset,
+        bytes_max: usize,
+    ) -> Result<Vec<StoredEntry>, ReadError> {
+        match self.read_once(from, until, bytes_max) {
+            // A file evacuated between finding the entry and opening the file: its copy is known.
+            Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                self.read_once(from, until, bytes_max)
+            }
+            other => other,
+        }
+    }
+
+    fn read_once(
         &self,
         from: Offset,
         until: Offset,
@@ -244,7 +269,7 @@ impl Log {
     }
 
     /// The rows of a view, fetched when they are in a footer.
-    fn rows(&self, view: &RunView) -> Result<Arc<Vec<Row>>, ReadError> {
+    pub(crate) fn rows(&self, view: &RunView) -> Result<Arc<Vec<Row>>, ReadError> {
         match view.run.rows {
             Rows::Memory(_) => Ok(Arc::clone(&view.rows)),
             Rows::Footer => {
@@ -296,13 +321,7 @@ impl Log {
                 if over || row.end() > until || pieces.len() >= budget.entries {
                     return Ok(pieces);
                 }
-                let first = view.run.record.first_version.0;
-                pieces.push(Piece {
-                    file: Arc::clone(&view.run.file),
-                    row: *row,
-                    epoch: view.run.record.epoch,
-                    version: HeadVersion(first + (view.skipped + place) as u64),
-                });
+                pieces.push(Piece::new(&view, *row, place));
                 next = row.end();
             }
             if rows.len() == skip {
@@ -313,7 +332,7 @@ impl Log {
     }
 
     /// Fetches the pieces in order and hands each to `take` once it is checked.
-    fn fetch(
+    pub(crate) fn fetch(
         &self,
         pieces: &[Piece],
         part: Part,
@@ -407,7 +426,7 @@ struct Budget {
 
 /// Rows of `run` from the one that contains `from` on, at most `max` of them when they are in
 /// memory; copied, so that the lock is short.
-fn view(run: &Run, from: Offset, max: usize) -> RunView {
+pub(crate) fn view(run: &Run, from: Offset, max: usize) -> RunView {
     let (rows, skipped) = match &run.rows {
         Rows::Footer => (Vec::new(), 0),
         Rows::Memory(rows) => {

@@ -116,24 +116,24 @@ pub(crate) struct Found {
 }
 
 /// One file as found.
-struct Candidate {
-    file: Arc<JournalFile>,
-    io: Arc<dyn File>,
-    content: Content,
+pub(crate) struct Candidate {
+    pub(crate) file: Arc<JournalFile>,
+    pub(crate) io: Arc<dyn File>,
+    pub(crate) content: Content,
 }
 
-enum Content {
+pub(crate) enum Content {
     Sealed(Footer),
     Scanned(Scan),
 }
 
 /// What was decided about a scanned file.
 #[derive(Default)]
-struct Verdict {
+pub(crate) struct Verdict {
     /// Flaws that are damage.
-    fenced: Vec<ScanFlaw>,
+    pub(crate) fenced: Vec<ScanFlaw>,
     /// Where to cut, if the tail is torn.
-    cut: Option<u64>,
+    pub(crate) cut: Option<u64>,
 }
 
 /// Recovers the journal on `disk`, whose lock is held.
@@ -157,7 +157,7 @@ pub(crate) fn recover(disk: &dyn Disk, handles: &Handles) -> Result<Found, OpenE
     let streams = Streams::default();
     let mut files = BTreeMap::new();
     let mut unsealed = Vec::new();
-    let touched = index(&streams, &candidates, &verdicts, &mut recovery);
+    let touched = index(&streams, &candidates, &verdicts);
     for ((candidate, verdict), touched) in candidates.iter().zip(&verdicts).zip(touched) {
         let file = &candidate.file;
         files.insert(file.header.sequence, Arc::clone(file));
@@ -167,6 +167,7 @@ pub(crate) fn recover(disk: &dyn Disk, handles: &Handles) -> Result<Found, OpenE
         }
         handles.opened(file);
     }
+    settle(&streams, &mut recovery);
     recovery.streams = recovered(&streams);
     log(&recovery);
     Ok(Found { recovery, streams, files, unsealed, next_sequence, next_base })
@@ -189,7 +190,7 @@ fn list(disk: &dyn Disk, recovery: &mut Recovery) -> Result<Vec<u64>, OpenError>
 }
 
 /// Reads a file's header and footer, or scans it; `None` when it must be left alone.
-fn examine(
+pub(crate) fn examine(
     disk: &dyn Disk,
     sequence: u64,
     recovery: &mut Recovery,
@@ -274,7 +275,7 @@ pub(crate) fn read_footer(io: &dyn File, id: u64, bytes: u64) -> io::Result<Resu
 
 /// Decides about every flaw of every scanned file. Walks from the newest file to the oldest,
 /// because what is newer proves what was durable before it.
-fn judge(candidates: &[Candidate], recovery: &mut Recovery) -> Vec<Verdict> {
+pub(crate) fn judge(candidates: &[Candidate], recovery: &mut Recovery) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut proven = 0; // journal position known to have been durable
     let mut follows = None; // what the next file says about where this one's frames end
@@ -361,14 +362,20 @@ fn judge_file(
     if scan.flaws.is_empty() {
         recovery.rows.insert(CrashRow::A);
     }
-    if let Some(end) = ends.filter(|end| *end > data_end(scan, &verdict)) {
-        // Frames that were durable are zeros now.
-        let at = data_end(scan, &verdict);
-        recovery.rows.insert(CrashRow::D);
-        let why = "zeros where frames were";
-        recovery.damage.push(damage(&name, at, end - at, why.to_owned()));
-        let flaw = ScanFlaw { at, bytes: end - at, why, header: None, one_bit: false };
-        verdict.fenced.push(flaw);
+    let at = data_end(scan, &verdict);
+    if let Some(end) = ends.filter(|end| *end > at) {
+        // The next file knows of frames that are zeros here: lost before they were durable, or
+        // after.
+        let (bytes, why) = (end - at, "zeros where frames were");
+        if proven > base + at {
+            recovery.rows.insert(CrashRow::D);
+            recovery.damage.push(damage(&name, at, bytes, why.to_owned()));
+            verdict.fenced.push(ScanFlaw { at, bytes, why, header: None, one_bit: false });
+        } else {
+            recovery.rows.insert(CrashRow::C);
+            recovery.cut = Some(TornTail { file: name, at, bytes });
+            verdict.cut = Some(at);
+        }
     }
     verdict
 }
@@ -404,6 +411,8 @@ fn cut_behind(
             let row = if empty { CrashRow::H } else { CrashRow::L };
             recovery.rows.insert(row);
             removed.push(candidate.file.name());
+            // A file of which nothing is left may still have held frames that were lost.
+            behind_cut |= verdict.cut.is_some();
             continue;
         }
         behind_cut = verdict.cut.is_some();
@@ -421,12 +430,7 @@ fn cut_behind(
 }
 
 /// Fills the index from footers and scans; returns the streams each file holds.
-fn index(
-    streams: &Streams,
-    candidates: &[Candidate],
-    verdicts: &[Verdict],
-    recovery: &mut Recovery,
-) -> Vec<Vec<StreamId>> {
+fn index(streams: &Streams, candidates: &[Candidate], verdicts: &[Verdict]) -> Vec<Vec<StreamId>> {
     let mut all_touched = Vec::new();
     for (candidate, verdict) in candidates.iter().zip(verdicts) {
         let file = &candidate.file;
@@ -463,19 +467,24 @@ fn index(
         }
         all_touched.push(touched);
     }
+    all_touched
+}
+
+/// Puts each stream's runs in order, after the footers that list all of them are written.
+fn settle(streams: &Streams, recovery: &mut Recovery) {
     for stream in streams.all() {
         let mut index = stream.index.lock();
         let found = index.runs.len();
         index.settle();
         if index.runs.len() < found {
+            // CRASH(@N): copies were durable, or a removed file came back; both are the same bytes.
             recovery.rows.insert(CrashRow::N);
         }
     }
-    all_touched
 }
 
 /// The runs of a scanned file, by stream, originals and copies apart.
-fn scanned_runs(
+pub(crate) fn scanned_runs(
     file: &Arc<JournalFile>,
     scan: &Scan,
     verdict: &Verdict,

@@ -81,9 +81,15 @@ pub(crate) fn write_footer(
     rows: &[Vec<Row>],
 ) -> io::Result<u64> {
     let (at, bytes) = footer::encode(id, footer, rows);
+    let size = at + bytes.len() as u64;
+    if io.len()? <= size {
+        io.truncate(size + BLOCK)?;
+    }
     let gap = vec![0; mem(at - footer.data_end)];
     io.write_at(&[IoSlice::new(&gap), IoSlice::new(&bytes)], footer.data_end, Promise::Handed)?;
-    let size = at + bytes.len() as u64;
+    io.sync()?;
+    // The file gets its final length only after the footer is durable, so that a whole file with a
+    // bad footer is damage and never an interrupted sealing.
     io.truncate(size)?;
     io.sync()?;
     Ok(size)

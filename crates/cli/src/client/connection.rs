@@ -32,11 +32,8 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects and asks what the server speaks.
     pub(super) fn open(address: &Address) -> Result<Connection, ClientError> {
-        let unreachable = |error| ClientError::Unreachable {
-            address: address.clone(),
-            error,
-            named_by: None,
-        };
+        let unreachable =
+            |error| ClientError::Unreachable { address: address.clone(), error, named_by: None };
         let stream = dial(address).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         stream.set_write_timeout(Some(ANSWER_WAIT)).map_err(unreachable)?;
@@ -47,8 +44,7 @@ impl Connection {
             versions: BTreeMap::new(),
         };
         // Version 0 is the one that every server answers.
-        let not_kafka =
-            |reason: String| ClientError::NotKafka { address: address.clone(), reason };
+        let not_kafka = |reason: String| ClientError::NotKafka { address: address.clone(), reason };
         let answer = connection
             .exchange(&ApiVersionsRequest::default(), 0, Duration::ZERO)
             .map_err(|error| not_kafka(error.to_string()))?;
@@ -126,7 +122,8 @@ impl Connection {
         }
         // Grows with what arrives, so that a length alone costs nothing.
         let mut frame = Vec::new();
-        let read = (&mut self.stream).take(u64::from(length.unsigned_abs())).read_to_end(&mut frame);
+        let read =
+            (&mut self.stream).take(u64::from(length.unsigned_abs())).read_to_end(&mut frame);
         match read {
             Ok(read) if read == bytes => Ok(Bytes::from(frame)),
             Ok(_) => Err(self.lost(api, io::ErrorKind::UnexpectedEof.into())),

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use thetis_kafka::records::BatchError;
 use thetis_kafka::wire::{ApiKey, DecodeError, EncodeError, ErrorCode, FrameError};
 use thetis_types::{ErrorKind, Outcome};
 
@@ -137,7 +138,7 @@ pub(crate) enum ClientError {
         end: i64,
     },
     /// Stored records that cannot be read.
-    #[error("could not read partition {partition} of {topic} at offset {offset}: {reason}")]
+    #[error("could not read partition {partition} of {topic} at offset {offset}: {error}")]
     Records {
         /// The topic.
         topic: String,
@@ -146,7 +147,13 @@ pub(crate) enum ClientError {
         /// Where in it.
         offset: i64,
         /// What is wrong.
-        reason: String,
+        error: BatchError,
+    },
+    /// Records that do not make a batch.
+    #[error("could not make a batch of records: {error}")]
+    Unsealed {
+        /// Why not.
+        error: BatchError,
     },
     /// Records whose fate is unknown after every attempt to resolve it.
     #[error(
@@ -219,6 +226,7 @@ impl ClientError {
             ClientError::NotKafka { .. }
             | ClientError::Version { .. }
             | ClientError::Encode { .. }
+            | ClientError::Unsealed { .. }
             | ClientError::OffsetOutOfRange { .. } => ErrorKind::Invalid,
             ClientError::Garbled { .. }
             | ClientError::Frame { .. }
@@ -239,17 +247,14 @@ impl ClientError {
         match self {
             ClientError::Uncertain { .. } => Outcome::MayHaveCommitted,
             error if error.ends_connection() => Outcome::MayHaveCommitted,
-            // The one refusal after which the leader may have written all the same.
-            ClientError::Refused { code, .. }
-                if matches!(
-                    code,
+            // Refusals after which the leader may have written all the same.
+            ClientError::Refused {
+                code:
                     ErrorCode::RequestTimedOut
-                        | ErrorCode::NotEnoughReplicasAfterAppend
-                        | ErrorCode::UnknownServerError
-                ) =>
-            {
-                Outcome::MayHaveCommitted
-            }
+                    | ErrorCode::NotEnoughReplicasAfterAppend
+                    | ErrorCode::UnknownServerError,
+                ..
+            } => Outcome::MayHaveCommitted,
             _ => Outcome::NotCommitted,
         }
     }

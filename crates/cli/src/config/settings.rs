@@ -119,7 +119,7 @@ settings! {
     /// Longest time a record at level os waits until it is flushed to the device. Shorter loses
     /// less to a power cut and flushes more often.
     journal_os_flush_interval: Duration {
-        key: "journal.os_flush_interval", flag: "journal-os-flush-interval", default: "200ms",
+        key: "journal.os_flush_interval", flag: "journal-os-flush-interval", default: "10ms",
         within: (Duration::from_millis(1), Duration::from_secs(3_600)),
     }
 

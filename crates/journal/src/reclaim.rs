@@ -1,0 +1,266 @@
+//! Giving space back: files in which nothing is live are removed; mostly dead ones are evacuated
+//! first. What is live is the owner's word (`trim`, `discard`), never a guess of this module.
+//!
+//! Order, and what a crash between two steps leaves:
+//!
+//! 1. Live entries of the file are appended again as copies; trim marks are appended where the
+//!    file's absence would look like a hole. (Crash: copies and originals both there, row @N.)
+//! 2. Both are made durable. (Crash: the same.)
+//! 3. The index goes over to the copies, and forgets the dead runs.
+//! 4. The file is removed and the directory synced. (Crash before the sync: the file may be back,
+//!    row @N, or its dead entries are; the next reclaim removes it again.)
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thetis_types::Durability;
+
+use crate::error::ReclaimError;
+use crate::files::JournalFile;
+use crate::format::file::FRAMES_AT;
+use crate::format::frame::{FrameHeader, Kind};
+use crate::index::{Run, Stream};
+use crate::journal::{Journal, Log, Position};
+use crate::read::{Part, Piece, view};
+
+/// A file is evacuated when at most this share of its frames is live, in percent: a quarter
+/// copied frees three.
+const EVACUATE_LIVE_PERCENT_MAX: u64 = 25;
+/// Files evacuated in one call: bounds the bytes one call writes.
+const EVACUATE_FILES_MAX: usize = 4;
+/// Payload bytes read at once while copying.
+const COPY_BYTES_MAX: u64 = 1 << 20;
+
+/// What a reclaim did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReclaimReport {
+    /// Files removed.
+    pub removed_files: usize,
+    /// Their bytes.
+    pub freed_bytes: u64,
+    /// Entries copied out of files before.
+    pub relocated_entries: u64,
+    /// Payload bytes of them.
+    pub relocated_bytes: u64,
+    /// Files kept because a live entry of theirs cannot be read.
+    pub kept_damaged: usize,
+}
+
+/// Runs of one file, with their streams.
+type FileRuns = BTreeMap<u64, Vec<(Arc<Stream>, Run)>>;
+
+impl Journal {
+    /// Removes sealed files in which nothing is live, after copying out what little is live in
+    /// mostly dead ones. One call at a time; safe beside appends and reads. Files with fenced-off
+    /// damage are kept as evidence.
+    ///
+    /// # Errors
+    /// [`ReclaimError`]; what was removed before stays removed, nothing live is lost. A later call
+    /// goes on.
+    pub fn reclaim(&self) -> Result<ReclaimReport, ReclaimError> {
+        let _one = self.shared.reclaiming.lock();
+        let mut report = ReclaimReport::default();
+        let mut by_file = self.runs_by_file();
+        let mut victims = Vec::new();
+        let mut evacuated = 0;
+        let files: Vec<_> = self.shared.files.read().values().cloned().collect();
+        for file in files {
+            if !file.sealed.load(Ordering::Acquire) || !file.fences.lock().is_empty() {
+                continue;
+            }
+            let runs = by_file.remove(&file.header.sequence).unwrap_or_default();
+            let live: u64 =
+                runs.iter().map(|(stream, run)| stream.index.lock().live_bytes(run)).sum();
+            if live > 0 {
+                let share = live.saturating_mul(100) / (file.data_end() - FRAMES_AT).max(1);
+                if share > EVACUATE_LIVE_PERCENT_MAX || evacuated >= EVACUATE_FILES_MAX {
+                    continue;
+                }
+                evacuated += 1;
+                if !self.evacuate(&file, &runs, &mut report)? {
+                    report.kept_damaged += 1;
+                    continue;
+                }
+            }
+            victims.push((file, runs));
+        }
+        self.mark_trims(&victims)?;
+        self.remove(victims, &mut report)?;
+        self.shared.streams.forget_empty();
+        Ok(report)
+    }
+
+    fn runs_by_file(&self) -> FileRuns {
+        let mut by_file = FileRuns::new();
+        for stream in self.shared.streams.all() {
+            let index = stream.index.lock();
+            for run in &index.runs {
+                // The rows stay behind: a sealed file has them in its footer.
+                let run = view(run, run.record.end, 0).run;
+                let sequence = run.file.header.sequence;
+                by_file.entry(sequence).or_default().push((Arc::clone(&stream), run));
+            }
+        }
+        by_file
+    }
+
+    /// Copies the live entries of a file to the end of the journal and makes them durable; false
+    /// when one of them cannot be read.
+    fn evacuate(
+        &self,
+        file: &Arc<JournalFile>,
+        runs: &[(Arc<Stream>, Run)],
+        report: &mut ReclaimReport,
+    ) -> Result<bool, ReclaimError> {
+        let mut last = None;
+        let mut readable = true;
+        for (stream, run) in runs {
+            if !stream.index.lock().is_live(run) {
+                continue;
+            }
+            match self.copy_run(stream, run, report)? {
+                Some(at) => last = last.max(Some(at)),
+                None => readable = false,
+            }
+        }
+        if let Some(at) = last {
+            self.wait(at, Durability::Disk).map_err(ReclaimError::Flush)?;
+        }
+        for (stream, _) in runs {
+            let mut guard = stream.index.lock();
+            let index = &mut *guard;
+            if readable {
+                index.runs.retain(|run| !Arc::ptr_eq(&run.file, file));
+            }
+            index.runs.append(&mut index.moving);
+            index.settle();
+        }
+        Ok(readable)
+    }
+
+    /// Copies what is live of one run. `None` when an entry cannot be read.
+    fn copy_run(
+        &self,
+        stream: &Arc<Stream>,
+        run: &Run,
+        report: &mut ReclaimReport,
+    ) -> Result<Option<Position>, ReclaimError> {
+        let log = Log { journal: self.clone(), stream: Arc::clone(stream) };
+        let seen = view(run, run.record.first, usize::MAX);
+        let Ok(rows) = log.rows(&seen) else { return Ok(None) };
+        let trim = stream.index.lock().trim;
+        let live = rows.partition_point(|row| row.end() <= trim);
+        // All dead, yet live: the last entry carries the head.
+        let live = live.min(rows.len().saturating_sub(1));
+        let sum = |rows: &[crate::format::footer::Row]| -> u64 {
+            rows.iter().map(|row| u64::from(row.payload_bytes)).sum()
+        };
+        let mut stream_bytes = run.record.bytes_before + sum(&rows[..live]);
+        let mut last = None;
+        let mut place = live;
+        while place < rows.len() {
+            let mut pieces = Vec::new();
+            let mut bytes = 0;
+            while place < rows.len() && (pieces.is_empty() || bytes < COPY_BYTES_MAX) {
+                bytes += u64::from(rows[place].payload_bytes);
+                pieces.push(Piece::new(&seen, rows[place], place));
+                place += 1;
+            }
+            let mut copies = Vec::with_capacity(pieces.len());
+            let fetched = log.fetch(&pieces, Part::Whole, |_, header, payload| {
+                copies.push((header, payload));
+                Some(())
+            });
+            if fetched.is_err() {
+                return Ok(None);
+            }
+            for (header, payload) in copies {
+                stream_bytes += payload.len() as u64;
+                let mut header = FrameHeader { kind: Kind::Relocated, stream_bytes, ..header };
+                let mut index = stream.index.lock();
+                let at = self.shared.append_copy(&mut index, &mut header, &payload);
+                last =
+                    Some(at.map_err(|source| ReclaimError::Append {
+                        file: run.file.name(),
+                        source,
+                    })?);
+                report.relocated_entries += 1;
+                report.relocated_bytes += payload.len() as u64;
+            }
+        }
+        Ok(last)
+    }
+
+    /// Writes trim marks for streams that keep dead entries elsewhere: without the mark, the next
+    /// open could not tell the removed ones between them from lost ones.
+    fn mark_trims(
+        &self,
+        victims: &[(Arc<JournalFile>, Vec<(Arc<Stream>, Run)>)],
+    ) -> Result<(), ReclaimError> {
+        let mut last = None;
+        let mut marks = Vec::new();
+        let gone = |sequence: u64| victims.iter().any(|(file, _)| file.header.sequence == sequence);
+        let with_marks = victims.iter().flat_map(|(file, _)| file.trims.lock().clone());
+        let with_marks = with_marks.filter_map(|(id, _)| self.shared.streams.get(id));
+        let with_runs =
+            victims.iter().flat_map(|(_, runs)| runs.iter().map(|(stream, _)| Arc::clone(stream)));
+        let mut streams: Vec<_> = with_runs.chain(with_marks).collect();
+        streams.sort_by_key(|stream| stream.id);
+        streams.dedup_by_key(|stream| stream.id);
+        for stream in streams {
+            let (trim, marked) = {
+                let index = stream.index.lock();
+                let trim = index.dead_below();
+                let below = index.runs.iter().filter(|run| run.record.first < trim);
+                let (inside, outside): (Vec<_>, Vec<_>) =
+                    below.partition(|run| gone(run.file.header.sequence));
+                // Of several removed files, a crash may bring any one back.
+                if outside.is_empty() && inside.len() < 2 {
+                    continue;
+                }
+                (trim, index.mark)
+            };
+            if marked.is_some_and(|(offset, file)| offset >= trim && !gone(file)) {
+                continue;
+            }
+            let appended = self.shared.append_trim(stream.id, trim);
+            let (file, at) = appended
+                .map_err(|source| ReclaimError::Append { file: victims[0].0.name(), source })?;
+            last = last.max(Some(at));
+            marks.push((stream, trim, file));
+        }
+        if let Some(at) = last {
+            self.wait(at, Durability::Disk).map_err(ReclaimError::Flush)?;
+        }
+        for (stream, trim, file) in marks {
+            stream.index.lock().mark = Some((trim, file));
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &self,
+        victims: Vec<(Arc<JournalFile>, Vec<(Arc<Stream>, Run)>)>,
+        report: &mut ReclaimReport,
+    ) -> Result<(), ReclaimError> {
+        if victims.is_empty() {
+            return Ok(());
+        }
+        let mut name = String::new();
+        for (file, runs) in victims {
+            name = file.name();
+            for (stream, _) in runs {
+                stream.index.lock().runs.retain(|run| !Arc::ptr_eq(&run.file, &file));
+            }
+            self.shared.files.write().remove(&file.header.sequence);
+            self.shared.writer.lock().forget_chunks(&file);
+            let removed = self.shared.disk.remove(&name);
+            removed.map_err(|source| ReclaimError::Remove { file: name.clone(), source })?;
+            report.removed_files += 1;
+            report.freed_bytes += file.disk_bytes();
+        }
+        let synced = self.shared.disk.sync_dir();
+        synced.map_err(|source| ReclaimError::Remove { file: name, source })
+    }
+}
