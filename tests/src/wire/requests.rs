@@ -121,13 +121,16 @@ impl Connection {
         self.call(api::API_VERSIONS, version, &body)
     }
 
-    /// Creates a topic and waits until every partition has a leader that answers.
+    /// Creates a topic and waits until every partition has a leader that answers. It keeps its records
+    /// for ever: many of the tests' records are from 1970, and retention goes by their own time.
     ///
     /// # Panics
     /// When it cannot be created.
     pub fn create_topic(&mut self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
         let mut body = Writer::new();
-        body.count(1).string(Some(topic)).i32(partitions).i16(1).count(0).count(configs.len());
+        body.count(1).string(Some(topic)).i32(partitions).i16(1).count(0);
+        let configs = [&[("retention.ms", "-1")], configs].concat();
+        body.count(configs.len());
         for (name, value) in configs {
             body.string(Some(name)).string(Some(value));
         }
