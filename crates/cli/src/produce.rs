@@ -14,12 +14,12 @@ use thetis_kafka::records::Codec;
 use thetis_types::clock::Clock;
 
 use crate::client::{NewRecord, Producer, ProducerOptions, Written};
-use thetis::SystemClock;
 use crate::config::value::{ByteSize, Value, ValueError};
 use crate::exit::{Exit, Failure};
 use crate::output::{self, Table};
 use crate::server::ServerArgs;
 use input::{Input, Split};
+use thetis::SystemClock;
 
 /// Bytes read from the input at once. What is read at once is sent before more is waited for.
 const READ_BYTES: usize = 256 << 10;

@@ -35,7 +35,7 @@ const WRITE_SEGMENTS_MAX: usize = 64;
 
 /// Why a connection was closed by this side.
 #[derive(Debug, thiserror::Error)]
-pub enum SessionError {
+pub(crate) enum SessionError {
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),

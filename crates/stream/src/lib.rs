@@ -38,4 +38,4 @@ pub use error::{AppendError, ReadError, StreamError};
 pub use lane::{Append, Appending, Fate, Read, Stream};
 pub use record::{Lifecycle, StreamRecord};
 pub use state::Session;
-pub use store::{Limits, OpenError, OpenReport, Store, StreamSpec};
+pub use store::{CREATE_STREAMS_MAX, Limits, OpenError, OpenReport, Store, StreamSpec};

@@ -60,7 +60,11 @@ impl Wal for JournalWal {
     }
 
     fn reclaim(&self) -> Result<Reclaimed, AppendError> {
-        Ok(Reclaimed::default())
+        let report = self
+            .journal
+            .reclaim()
+            .map_err(|error| AppendError::Io { detail: error.to_string() })?;
+        Ok(Reclaimed { files: report.removed_files as u64, bytes: report.freed_bytes })
     }
 
     fn close(&self) -> Result<(), FlushError> {
@@ -159,4 +163,18 @@ fn append_error(error: thetis_journal::AppendError) -> AppendError {
 
 fn flush_error(error: thetis_journal::FlushError) -> FlushError {
     FlushError { detail: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_conforms() {
+        crate::conformance::suite(|| {
+            let disk = Arc::new(thetis_journal::sim::SimDisk::new(1));
+            let options = Options { file_bytes: 1 << 20, ..Options::default() };
+            Box::new(JournalWal::open(disk, options).unwrap().0)
+        });
+    }
 }
