@@ -168,7 +168,6 @@ impl Shared {
                 let _ =
                     self.seal.wait_for(&mut writer, self.options.os_flush_interval.max(SEAL_RETRY));
             }
-            self.sealed.notify_all();
         }
     }
 
