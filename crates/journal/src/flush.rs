@@ -16,9 +16,13 @@ use crate::chunk::{Block, CHUNK, Chunk};
 use crate::disk::Promise;
 use crate::error::FlushError;
 use crate::files::JournalFile;
-use crate::format::{block_floor, mem};
+use crate::format::{BLOCK, block_floor, mem};
 use crate::journal::Shared;
 use crate::writer::Writer;
+
+/// How often the leader of a flush steps back for those the last flush served. A step costs a
+/// microsecond when nobody else can run, a flush a hundred.
+const GATHER_YIELDS_MAX: u32 = 3;
 
 /// What a callback is told.
 pub(crate) type Then = Box<dyn FnOnce(Result<(), FlushError>) + Send>;
@@ -94,12 +98,17 @@ impl Writer {
             Durability::Memory => false,
             Durability::Os => self.flights.is_empty() && self.handed < at,
             Durability::Disk if self.handed > self.durable => self.flights.is_empty(),
-            Durability::Disk => self.flights.len() < flights_max && self.taken < at,
+            Durability::Disk => {
+                // INVARIANT: no two writes in flight share a block.
+                let shares = !self.taken.is_multiple_of(BLOCK)
+                    && self.flights.back().is_some_and(|flight| !flight.done);
+                !shares && self.flights.len() < flights_max && self.taken < at
+            }
         }
     }
 
     /// Begins a flush; `may_start` was true under the same lock.
-    fn start(&mut self, level: Durability) -> Plan {
+    fn start(&mut self, level: Durability, flights_max: usize) -> Plan {
         self.flushes += 1;
         if level == Durability::Os || self.handed > self.durable {
             self.exclusive = true;
@@ -110,6 +119,10 @@ impl Writer {
                 _ => Vec::new(),
             };
             return Plan { how, regions: self.regions(self.handed), syncs, end: self.end };
+        }
+        // Where others wait, the next flush should not have to wait for this one.
+        if flights_max > 1 && !self.waiters.is_empty() && !self.end.is_multiple_of(BLOCK) {
+            self.pad_block();
         }
         let mut regions = self.regions(self.taken);
         regions.truncate(1);
@@ -174,6 +187,12 @@ impl Writer {
         }
     }
 
+    /// Whether fewer wait than the last flush served: the others were told a moment ago and are
+    /// likely to append again.
+    fn expects_more(&self) -> bool {
+        self.flights.is_empty() && self.waiters.len() < self.served
+    }
+
     fn failure(&self) -> Option<FlushError> {
         match &self.poisoned {
             Some(reason) => Some(FlushError::Poisoned { reason: Arc::clone(reason) }),
@@ -185,6 +204,7 @@ impl Writer {
 impl Shared {
     /// Blocks until `at` has reached `level`.
     pub(crate) fn wait(&self, at: u64, level: Durability) -> Result<(), FlushError> {
+        let mut gathered = 0;
         let mut writer = self.writer.lock();
         if level == Durability::Disk {
             writer.disk_wanted = true;
@@ -199,6 +219,15 @@ impl Shared {
                 return Err(failure);
             }
             if writer.may_start(at, level, self.options.flushes_in_flight_max) {
+                if level == Durability::Disk
+                    && gathered < GATHER_YIELDS_MAX
+                    && writer.expects_more()
+                {
+                    // Those the last flush served are about to append again: let them.
+                    gathered += 1;
+                    MutexGuard::unlocked(&mut writer, thread::yield_now);
+                    continue;
+                }
                 writer = self.flush(writer, level);
                 continue;
             }
@@ -250,7 +279,7 @@ impl Shared {
         mut writer: MutexGuard<'a, Writer>,
         level: Durability,
     ) -> MutexGuard<'a, Writer> {
-        let plan = writer.start(level);
+        let plan = writer.start(level, self.options.flushes_in_flight_max);
         drop(writer);
         let outcome = self.carry_out(&plan);
         let mut writer = self.writer.lock();
@@ -336,6 +365,7 @@ impl Shared {
             .collect();
         writer.waiters = left;
         writer.ready = ready;
+        writer.served = wake.len();
         wake.extend(self.pick_leader(&mut writer).map(|parked| (parked, LOOK)));
         if !writer.unsealed.is_empty() {
             self.seal.notify_one();
@@ -429,9 +459,9 @@ impl Shared {
                 let regions = writer.regions(writer.durable);
                 writer.flushes += 1;
                 drop(writer);
-                let files =
+                let mut files =
                     regions.into_iter().filter(|(file, start, _)| file.header.base + start < end);
-                let outcome = files.map(|(file, ..)| self.io(&file)?.sync()).collect();
+                let outcome = files.try_for_each(|(file, ..)| self.io(&file)?.sync());
                 writer = self.writer.lock();
                 writer.finish_sync(end, outcome);
                 self.tell(writer);

@@ -167,6 +167,10 @@ pub(crate) fn push_entry(
 ) {
     let extended = runs.last_mut().is_some_and(|run| run.extend(file, header, at));
     if !extended {
+        if runs.is_empty() {
+            // Most of many idle streams have one run; room for four would double their memory.
+            runs.reserve_exact(1);
+        }
         runs.push(Run::begin(file, header, at));
     }
 }

@@ -126,8 +126,6 @@ pub(crate) struct Shared {
     pub(crate) prepared: Condvar,
     /// Wakes the sealer.
     pub(crate) seal: Condvar,
-    /// Wakes those who wait for a footer.
-    pub(crate) sealed: Condvar,
     /// One reclaim at a time.
     pub(crate) reclaiming: Mutex<()>,
     lock: Mutex<Option<Box<dyn Any + Send + Sync>>>,
@@ -197,7 +195,6 @@ impl Journal {
             prepare: Condvar::new(),
             prepared: Condvar::new(),
             seal: Condvar::new(),
-            sealed: Condvar::new(),
             reclaiming: Mutex::new(()),
             lock: Mutex::new(Some(lock)),
         });
@@ -358,7 +355,7 @@ impl Threads {
         for condvar in [&self.shared.lead, &self.shared.tick, &self.shared.prepare] {
             condvar.notify_all();
         }
-        for condvar in [&self.shared.prepared, &self.shared.seal, &self.shared.sealed] {
+        for condvar in [&self.shared.prepared, &self.shared.seal] {
             condvar.notify_all();
         }
         // Nobody will lead any more: tell those who wait for callbacks.

@@ -47,8 +47,12 @@ pub struct ReclaimReport {
     pub kept_damaged: usize,
 }
 
-/// Runs of one file, with their streams.
-type FileRuns = BTreeMap<u64, Vec<(Arc<Stream>, Run)>>;
+/// Runs with their streams.
+type Runs = Vec<(Arc<Stream>, Run)>;
+/// Runs by the sequence number of their file.
+type FileRuns = BTreeMap<u64, Runs>;
+/// A file to remove, and the runs in it.
+type Victim = (Arc<JournalFile>, Runs);
 
 impl Journal {
     /// Removes sealed files in which nothing is live, after copying out what little is live in
@@ -194,10 +198,7 @@ impl Journal {
 
     /// Writes trim marks for streams that keep dead entries elsewhere: without the mark, the next
     /// open could not tell the removed ones between them from lost ones.
-    fn mark_trims(
-        &self,
-        victims: &[(Arc<JournalFile>, Vec<(Arc<Stream>, Run)>)],
-    ) -> Result<(), ReclaimError> {
+    fn mark_trims(&self, victims: &[Victim]) -> Result<(), ReclaimError> {
         let mut last = None;
         let mut marks = Vec::new();
         let gone = |sequence: u64| victims.iter().any(|(file, _)| file.header.sequence == sequence);
@@ -239,11 +240,7 @@ impl Journal {
         Ok(())
     }
 
-    fn remove(
-        &self,
-        victims: Vec<(Arc<JournalFile>, Vec<(Arc<Stream>, Run)>)>,
-        report: &mut ReclaimReport,
-    ) -> Result<(), ReclaimError> {
+    fn remove(&self, victims: Vec<Victim>, report: &mut ReclaimReport) -> Result<(), ReclaimError> {
         if victims.is_empty() {
             return Ok(());
         }

@@ -23,7 +23,7 @@ use crate::index::{Rows, Run, Streams, push_entry};
 use crate::scan::{Scan, ScanError, ScanFlaw, scan};
 use crate::worker;
 
-/// A row of the crash table.
+/// A row of the crash table in `docs/formats/journal.md`. Row @M is [`OpenError::Unsupported`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "the table in docs/formats/journal.md is their text")]
 pub enum CrashRow {

@@ -162,10 +162,12 @@ impl Shared {
                 // may be sealed before it: that would call a torn tail here damage.
                 tracing::warn!(%error, file = file.name(), "could not seal a journal file");
                 writer.unsealed.push_front(file);
+                if writer.stop {
+                    return;
+                }
                 let _ =
                     self.seal.wait_for(&mut writer, self.options.os_flush_interval.max(SEAL_RETRY));
             }
-            self.sealed.notify_all();
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Writer {
     pub(crate) waiters: VecDeque<Waiter>,
     pub(crate) ready: VecDeque<Callback>,
     pub(crate) draining: bool,
+    /// Threads the last flush served.
+    pub(crate) served: usize,
     /// The ticker sleeps until somebody appends.
     pub(crate) ticker_idle: bool,
     /// Somebody waited for `disk`: the next file is worth prewriting.
@@ -107,6 +109,7 @@ impl Writer {
             waiters: VecDeque::new(),
             ready: VecDeque::new(),
             draining: false,
+            served: 0,
             ticker_idle: false,
             disk_wanted: true,
             poisoned: None,
@@ -123,7 +126,7 @@ impl Writer {
     /// Whether frames of at most `bytes` fit into the active file.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         self.active.as_ref().is_some_and(|active| {
-            // A pad may come first; it ends on a block at the latest.
+            // A pad may come behind; it ends on a block at the latest.
             active.end.saturating_add(BLOCK).saturating_add(bytes) <= active.file.header.bytes
         })
     }
@@ -172,7 +175,6 @@ impl Writer {
     /// Appends one frame; returns the byte of the file where it begins. The caller has made sure
     /// that it fits.
     pub(crate) fn put(&mut self, header: &mut FrameHeader, payload: &[u8]) -> u64 {
-        self.pad_shared_block();
         header.durable = self.durable;
         self.put_frame(header, payload)
     }
@@ -189,13 +191,10 @@ impl Writer {
         at
     }
 
-    /// INVARIANT: no two writes in flight share a block. When a flush is in flight whose last
-    /// block is only partly filled, whatever follows begins in the next block.
-    fn pad_shared_block(&mut self) {
-        let shared = self.taken == self.end
-            && self.end % BLOCK != 0
-            && self.flights.back().is_some_and(|flight| !flight.done);
-        let Some(active) = self.active.as_ref().filter(|_| shared) else { return };
+    /// Fills the last block up, so that a flush that ends here shares no block with the next one.
+    /// `fits` left room for it behind every append.
+    pub(crate) fn pad_block(&mut self) {
+        let Some(active) = self.active.as_ref() else { return };
         let at = frame_at(active.end);
         let gap = block_ceil(at) - at;
         if gap == 0 {

@@ -1,5 +1,6 @@
 //! The journal over a real directory: what is waited for is there after the next open, and one
 //! directory belongs to one journal.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
 use std::sync::Arc;
 
@@ -257,4 +258,42 @@ fn out_of_order_appends_are_refused() {
         let append = Append { epoch: Epoch(1), version, base_offset, attempt, entry: &entry };
         assert!(matches!(log.append(&[append]), Err(AppendError::OutOfOrder { .. })));
     }
+}
+
+/// Readers and appends go on while files are evacuated and removed under them.
+#[test]
+fn reclaim_beside_appends_and_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { file_bytes: 256 << 10, tail_cache_bytes: 0, ..Options::default() };
+    let (journal, _) = open(dir.path(), options.clone());
+    let keeper = journal.log(StreamId(9));
+    for n in 0..20 {
+        append(&keeper, &entry(payload(n, 1500), 2, 0)).unwrap();
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let log = journal.log(StreamId(1));
+            for n in 0..4000_u64 {
+                let at = append(&log, &entry(payload(n, 1500), 2, 0)).unwrap();
+                if n % 100 == 0 {
+                    journal.wait(at, Durability::Disk).unwrap();
+                    log.trim(Offset(n * 2));
+                    journal.reclaim().unwrap();
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Acquire) {
+                check(&keeper, 20, 1500);
+            }
+        });
+    });
+    assert!(journal.stats().file_bytes < 3 << 20, "{:?}", journal.stats());
+    journal.close().unwrap();
+    let (journal, found) = open(dir.path(), options);
+    assert!(found.damage.is_empty() && found.cut.is_none());
+    check(&journal.log(StreamId(9)), 20, 1500);
+    assert_eq!(journal.log(StreamId(1)).head().unwrap().end, Offset(8000));
 }

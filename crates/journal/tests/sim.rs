@@ -4,6 +4,7 @@
 //!
 //! Also asserts that the histories reach every row of the crash table that a crash can cause;
 //! those that only damage causes are in `damage.rs`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use thetis_journal::sim::SimDisk;
 use thetis_journal::verify::verify;
-use thetis_journal::{Append, AppendError, CrashRow, IoChoice, Journal, Log, OpenError, Options};
+use thetis_journal::{
+    Append, AppendError, CrashRow, IoChoice, Journal, Log, OpenError, Options, Position,
+};
 use thetis_types::{
     AttemptId, Durability, Entry, EntryFormat, Epoch, HeadVersion, Offset, StreamId,
 };
@@ -95,7 +98,7 @@ fn append_one(log: &Log, known: &mut Known, dice: &mut Dice) -> Result<(), Appen
         2 => Durability::Os,
         _ => Durability::Disk,
     };
-    if log_journal(log, position, level) && level == Durability::Disk {
+    if wait(position, level) && level == Durability::Disk {
         known.safe = known.entries.len();
     }
     Ok(())
@@ -105,7 +108,7 @@ thread_local! {
     static JOURNAL: std::cell::RefCell<Option<Journal>> = const { std::cell::RefCell::new(None) };
 }
 
-fn log_journal(_log: &Log, at: thetis_journal::Position, level: Durability) -> bool {
+fn wait(at: Position, level: Durability) -> bool {
     JOURNAL.with_borrow(|journal| journal.as_ref().unwrap().wait(at, level).is_ok())
 }
 
@@ -216,11 +219,19 @@ fn history(seed: u64, rows: &mut BTreeSet<CrashRow>) {
 
 #[test]
 fn crashes_lose_nothing_that_was_promised() {
-    let seeds = std::env::var("JOURNAL_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(300);
+    let seeds = std::env::var("JOURNAL_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(250);
     let first = std::env::var("JOURNAL_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    // What crashes alone lead to. D, E, G, J, K need damage, M a newer release, N a
+    // crash within a reclaim: see `damage.rs`.
+    let by_crash =
+        [CrashRow::A, CrashRow::B, CrashRow::C, CrashRow::F, CrashRow::H, CrashRow::I, CrashRow::L];
+    let by_crash = BTreeSet::from(by_crash);
     let mut rows = BTreeSet::new();
-    for seed in first..first + seeds {
+    // The rare rows need their luck: go on until all were seen, within reason.
+    let mut seed = first;
+    while seed < first + seeds || (!rows.is_superset(&by_crash) && seed < first + 10 * seeds) {
         history(seed, &mut rows);
+        seed += 1;
     }
-    println!("{seeds} seeds, rows {rows:?}");
+    assert!(rows.is_superset(&by_crash), "{rows:?} up to seed {seed}");
 }

@@ -86,7 +86,7 @@ impl FileHeader {
             return Err(Flaw::Corrupt { at: 10, why: "reserved bytes are not zero" });
         }
         let base = u64_at(one, 32);
-        if base % BLOCK != 0 {
+        if !base.is_multiple_of(BLOCK) {
             return Err(Flaw::Corrupt { at: 32, why: "base position is not on a block" });
         }
         Ok(FileHeader {
