@@ -174,7 +174,8 @@ fn acks_zero_is_not_answered() {
         let body = produce_body(&topic, 0, 0, &bytes);
         connection.send(api::PRODUCE, 7, &body).expect("Produce is sent");
     }
-    // `list_offset` asserts that the answer's id is its own.
+    // `list_offset` asserts that the answer's id is its own. Requests of one connection are worked on
+    // in the order they were sent, so it sees the three records although nobody said they are stored.
     assert_eq!(connection.list_offset(&topic, 0, LATEST).offset, 3);
     let options = ["produce", "--bootstrap", server.bootstrap(), "--topic", &topic];
     let mut producer = Driver::python("records.py", &[&options[..], &["--acks", "0"]].concat());

@@ -153,6 +153,12 @@ impl Drop for Server {
 pub fn serve(data: &Path, address: &str) -> Command {
     let mut command = Command::new(program());
     command.arg("serve").arg("--data").arg(data).arg("--kafka").arg(address).stdin(Stdio::null());
+    // Neither our own variables nor settings of the developer's shell are meant for this server.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("THETIS_") {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -26,9 +26,11 @@ impl Count {
         self.failures.push(name.to_owned());
     }
 
-    /// Remembers what was not run, and why.
+    /// Remembers what was not run, and why; the same words once.
     pub(crate) fn skip(&mut self, what: &str) {
-        self.skipped.push(what.to_owned());
+        if !self.skipped.iter().any(|known| known == what) {
+            self.skipped.push(what.to_owned());
+        }
     }
 
     /// How many have failed so far.
@@ -90,6 +92,7 @@ mod tests {
     #[test]
     fn skipped_is_neither_passed_nor_failed() {
         let mut count = Count::default();
+        count.test_line("SKIPPED a restart: not ours");
         count.test_line("SKIPPED a restart: not ours");
         assert_eq!((count.passed, count.failed()), (0, 0));
         assert_eq!(count.skipped, ["a restart: not ours"]);
