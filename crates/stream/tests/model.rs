@@ -253,7 +253,11 @@ impl World {
                     assert!(!sent.acknowledged, "an acknowledged append was lost");
                     assert!(sent.base >= end);
                 }
-                Fate::Trimmed(trim) => assert!(sent.base < trim.0),
+                // Not among what is left, and it may have been among what was trimmed.
+                Fate::Trimmed(trim) => {
+                    assert!(sent.attempt.since < trim);
+                    assert!(sent.base < trim.0 || !sent.acknowledged);
+                }
             }
         }
         self.sent.retain(|sent| sent.base < end);
