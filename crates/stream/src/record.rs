@@ -1,5 +1,5 @@
 //! A stream's record in the metadata store: what must be known before its WAL is read. Owns the
-//! encoding (docs/formats/stream-record.md) inside the envelope of `thetis_meta::record`; who writes it when is [`crate::lane`]'s affair.
+//! encoding (docs/formats/stream-record.md) inside the envelope of `thetis_meta::record`; who writes it when is `crate::lane`'s affair.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thetis_meta::record::{RecordError as EnvelopeError, RecordKind};

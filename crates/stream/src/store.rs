@@ -1,5 +1,5 @@
 //! All streams of one process. Owns opening (putting WAL and metadata together), creation, look-up,
-//! deletion, and what lanes share. What happens on one stream is [`crate::lane`]'s.
+//! deletion, and what lanes share. What happens on one stream is `crate::lane`'s.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
