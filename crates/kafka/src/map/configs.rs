@@ -117,11 +117,7 @@ fn topic_config(topic: &Topic, key: &ConfigKey, shown: Shown) -> DescribedConfig
         name: key.name.to_owned(),
         value: Some(topic.configs().get(key.name).to_owned()),
         read_only: false,
-        config_source: match set {
-            Some(_) => source::TOPIC,
-            None if is_servers => source::STATIC_BROKER,
-            None => source::DEFAULT,
-        },
+        config_source: source::of_topic(set.is_some(), is_servers),
         is_sensitive: false,
         synonyms,
         config_type: wire_type(key.kind),
