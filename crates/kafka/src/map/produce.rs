@@ -182,20 +182,22 @@ fn check_topic_rules(
     Ok(())
 }
 
-/// A compacted topic is nothing without keys.
+/// A compacted topic is nothing without keys. Every record at fault is named, so that a producer can
+/// tell it from the ones that only shared its batch.
 fn check_keys(header: &BatchHeader, bytes: &Bytes) -> Result<(), Refused> {
+    let why = "a record of a compacted topic needs a key".to_owned();
     let batch = Batch { header: *header, bytes: bytes.clone() };
+    let mut records = Vec::new();
     for (batch_index, record) in (0..).zip(batch.records(EXPANDED_BYTES_MAX)?) {
         if record?.key.is_none() {
-            let why = "a record of a compacted topic needs a key".to_owned();
-            return Err(Refused {
-                code: ErrorCode::InvalidRecord,
-                message: Some(why.clone()),
-                records: vec![RecordError { batch_index, batch_index_error_message: Some(why) }],
-            });
+            let batch_index_error_message = Some(why.clone());
+            records.push(RecordError { batch_index, batch_index_error_message });
         }
     }
-    Ok(())
+    match records.is_empty() {
+        true => Ok(()),
+        false => Err(Refused { code: ErrorCode::InvalidRecord, message: Some(why), records }),
+    }
 }
 
 /// The bytes to store, their largest timestamp, and the time of the append where the topic's
