@@ -5,7 +5,10 @@
 mod content;
 mod embedded;
 mod figures;
+mod kafka;
+mod process;
 mod report;
+mod topics;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +27,10 @@ struct Arguments {
 enum Bench {
     /// The library beside the plain device and the Walrus engine.
     Embedded(embedded::EmbeddedArgs),
+    /// The server over the wire, beside the plain device and Apache Kafka.
+    Kafka(kafka::KafkaArgs),
+    /// What many idle topics cost.
+    Topics(topics::TopicsArgs),
     /// One work of one engine; started by the bench itself.
     #[command(hide = true)]
     Work {
@@ -37,6 +44,8 @@ enum Bench {
 fn main() -> Result<()> {
     match Arguments::parse().bench {
         Bench::Embedded(args) => embedded::run(&args),
+        Bench::Kafka(args) => kafka::run(&args),
+        Bench::Topics(args) => topics::run(&args),
         Bench::Work { work, dir } => embedded::run_work(&work, &dir),
     }
 }
