@@ -1,5 +1,5 @@
 //! All streams of one process. Owns opening (putting WAL and metadata together), creation, look-up,
-//! deletion, and what lanes share. What happens on one stream is [`crate::lane`]'s.
+//! deletion, and what lanes share. What happens on one stream is `crate::lane`'s.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -432,7 +432,7 @@ fn recover(
     let epoch = shared.epoch(record.takeovers).max(head.epoch);
     let state = StreamState::recovered(record.lifecycle, epoch, record.trim, head);
     let durability = record.durability.unwrap_or(shared.limits.durability);
-    let stream = Lane::new(id, shared.clone(), state, durability);
+    let stream = Lane::start(id, shared.clone(), state, durability);
     if record.trim > Offset(0) {
         shared.wal.log(id).trim(record.trim);
     }

@@ -222,11 +222,10 @@ impl PlacedProduce {
         for (name, partitions) in self.topics {
             let mut partition_responses = Vec::with_capacity(partitions.len());
             for partition in partitions {
-                // Nobody waits for what was sent with acks=0; it commits all the same.
-                let response = match partition.outcome {
-                    Ok(PlacedBatch::New { .. }) if self.acks == 0 => continue,
-                    outcome => settle(partition.index, outcome, partition.log_start_offset).await,
-                };
+                // Also with acks=0: nobody waits for the answer, but a request that comes later on
+                // the same connection sees what this one stored.
+                let response =
+                    settle(partition.index, partition.outcome, partition.log_start_offset).await;
                 all_done &= response.error_code == ErrorCode::None;
                 partition_responses.push(response);
             }
