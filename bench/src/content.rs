@@ -117,6 +117,8 @@ mod tests {
         assert!(Check::new(1, 64).see(&damaged).is_err());
         assert!(Check::new(1, 64).see(&first[..63]).is_err());
         assert!(Check::new(0, 64).see(&first).is_err());
+        let mut check = Check::new(1, 64);
+        check.see(&first).unwrap();
         assert!(check.finish(&[2]).is_err(), "the last is missing");
     }
 }

@@ -24,9 +24,13 @@ impl Watch {
     }
 }
 
-/// The middle value; 0 of none.
+/// The middle value, or what lies between the two in the middle; 0 of none.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let Some(upper) = sorted.get(middle) else { return 0.0 };
+    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[middle - 1], *upper) } else { *upper }
 }
 
 /// The value below which `share` of all lie; 0 of none.
@@ -56,5 +60,6 @@ mod tests {
         assert_eq!(quantile(&values, 1.0), 5.0);
         assert_eq!(median(&[]), 0.0);
         assert_eq!(median(&[7.0]), 7.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), 3.0);
     }
 }

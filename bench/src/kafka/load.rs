@@ -13,11 +13,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use thetis::SystemClock;
 use thetis_kafka::records::{Attributes, BatchBuilder, BatchHeader, Codec, PATCHED_PREFIX_BYTES};
 use thetis_kafka::wire::{
     CreatableTopic, CreateTopicsRequest, ErrorCode, FetchPartition, FetchRequest, FetchTopic,
     ProducePartition, ProduceRequest, ProduceTopic,
 };
+use thetis_types::clock::Clock as _;
 
 use super::connection::Connection;
 use crate::content::Source;
@@ -29,8 +31,6 @@ const FETCH_VERSION: i16 = 12;
 const CREATE_VERSION: i16 = 5;
 /// Bytes of a value.
 const RECORD_BYTES: usize = 1024;
-/// Any time will do; the same for all, so that batches are alike.
-const TIMESTAMP_MS: i64 = 1_700_000_000_000;
 /// All replicas have it: at our side, it is safe at the topic's durability.
 const ACKS_ALL: i16 = -1;
 const TIMEOUT_MS: i32 = 30_000;
@@ -70,12 +70,14 @@ type Batches = Vec<Bytes>;
 impl Load {
     /// Makes the batches of all connections.
     pub(crate) fn prepare(&self) -> Result<Vec<Batches>> {
+        // Not a made-up time: a broker deletes records that are old by their own time.
+        let timestamp_ms = SystemClock::default().wall_ms();
         let batches = |connection| {
             let mut source = Source::new(connection, RECORD_BYTES);
             let one = |_| {
                 let mut batch = BatchBuilder::new(Attributes::new(Codec::None));
                 for _ in 0..self.batch_records {
-                    batch.push(TIMESTAMP_MS, None, Some(source.next_record()), &[])?;
+                    batch.push(timestamp_ms, None, Some(source.next_record()), &[])?;
                 }
                 anyhow::Ok(batch.build()?)
             };
@@ -162,8 +164,7 @@ fn span(sides: &[Side]) -> f64 {
     (ended - began).as_secs_f64()
 }
 
-/// Runs `act` on as many threads, which start their work together: `act` waits at the barrier when it
-/// is prepared. One that fails before it would leave the others waiting, so the program ends there.
+/// Runs `act` on as many threads, which start their work together: `act` waits when it is prepared.
 fn together(
     count: usize,
     act: impl Fn(usize, &Start<'_>) -> Result<Side> + Sync,
