@@ -53,6 +53,7 @@ pub(crate) async fn answer(
             blocking(|| topics::delete_records(broker, request)).into()
         }
         Request::DescribeConfigs(request) => configs::describe(broker, request).into(),
+        Request::AlterConfigs(request) => blocking(|| configs::replace(broker, request)).into(),
         Request::IncrementalAlterConfigs(request) => {
             blocking(|| configs::alter(broker, request)).into()
         }

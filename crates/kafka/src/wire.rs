@@ -283,6 +283,8 @@ apis! {
         OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse;
     DescribeConfigs = 32, served 1 to 4, advertised from 1, flexible from 4,
         DescribeConfigsRequest => DescribeConfigsResponse;
+    AlterConfigs = 33, served 0 to 2, advertised from 0, flexible from 2,
+        AlterConfigsRequest => AlterConfigsResponse;
     CreatePartitions = 37, served 0 to 3, advertised from 0, flexible from 2,
         CreatePartitionsRequest => CreatePartitionsResponse;
     DeleteGroups = 42, served 0 to 2, advertised from 0, flexible from 2,

@@ -9,11 +9,14 @@ use super::error;
 use super::topics::source;
 use crate::broker::Broker;
 use crate::wire::{
-    AlterConfigsResource, AlterConfigsResourceResponse, AlterableConfig, ConfigSynonym,
-    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
-    DescribeConfigsResult, DescribedConfig, ErrorCode, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    AlterConfigsRequest, AlterConfigsResource, AlterConfigsResourceResponse, AlterConfigsResponse,
+    AlterableConfig, ConfigSynonym, DescribeConfigsRequest, DescribeConfigsResource,
+    DescribeConfigsResponse, DescribeConfigsResult, DescribedConfig, ErrorCode,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ReplacedConfigsResource,
 };
+
+/// An error code and what a person is to be told.
+type Fault = (ErrorCode, String);
 
 /// Kinds of resource, as the protocol numbers them.
 mod resource {
@@ -217,39 +220,64 @@ pub(super) fn alter(
 ) -> IncrementalAlterConfigsResponse {
     let validate_only = request.validate_only;
     let responses = request.resources.into_iter().map(|resource| {
-        let (error_code, error_message) = match alter_one(broker, &resource, validate_only) {
-            Ok(()) => (ErrorCode::None, None),
-            Err((code, message)) => (code, Some(message)),
+        let AlterConfigsResource { resource_type, resource_name, configs } = resource;
+        let changed = |mut set: BTreeMap<String, String>| {
+            configs.iter().try_for_each(|config| apply(&mut set, config))?;
+            Ok(set)
         };
-        AlterConfigsResourceResponse {
-            error_code,
-            error_message,
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name,
-        }
+        change(broker, (resource_type, resource_name), validate_only, changed)
     });
     IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
 }
 
-fn alter_one(
+pub(super) fn replace(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
+    let validate_only = request.validate_only;
+    let responses = request.resources.into_iter().map(|resource| {
+        let ReplacedConfigsResource { resource_type, resource_name, configs } = resource;
+        let replaced = |_: BTreeMap<String, String>| {
+            let set = configs.into_iter().map(|config| match config.value {
+                Some(value) => Ok((config.name, value)),
+                None => Err((ErrorCode::InvalidConfig, format!("{} has no value", config.name))),
+            });
+            set.collect()
+        };
+        change(broker, (resource_type, resource_name), validate_only, replaced)
+    });
+    AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
+}
+
+/// Changes the settings of one resource by `to`, which takes those it has set.
+fn change(
     broker: &Broker,
-    resource: &AlterConfigsResource,
+    (resource_type, resource_name): (i8, String),
     validate_only: bool,
-) -> Result<(), (ErrorCode, String)> {
-    if resource.resource_type != resource::TOPIC {
+    to: impl FnOnce(BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault>,
+) -> AlterConfigsResourceResponse {
+    let changed = if resource_type == resource::TOPIC {
+        change_topic(broker, &resource_name, validate_only, to)
+    } else {
         let why = "only topics are configured while the server runs; see `thetis config explain`";
-        return Err((ErrorCode::InvalidRequest, why.into()));
-    }
-    let name = &resource.resource_name;
+        Err((ErrorCode::InvalidRequest, why.to_owned()))
+    };
+    let (error_code, error_message) = match changed {
+        Ok(()) => (ErrorCode::None, None),
+        Err((code, message)) => (code, Some(message)),
+    };
+    AlterConfigsResourceResponse { error_code, error_message, resource_type, resource_name }
+}
+
+fn change_topic(
+    broker: &Broker,
+    name: &str,
+    validate_only: bool,
+    to: impl FnOnce(BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault>,
+) -> Result<(), Fault> {
     let told = |failed: &CatalogError| (error::of_catalog(failed), failed.to_string());
     let topic = broker
         .catalog
         .get(name)
-        .ok_or_else(|| told(&CatalogError::NotFound { name: name.clone() }))?;
-    let mut configs = topic.configs().set().clone();
-    for config in &resource.configs {
-        apply(&mut configs, config)?;
-    }
+        .ok_or_else(|| told(&CatalogError::NotFound { name: name.to_owned() }))?;
+    let configs = to(topic.configs().set().clone())?;
     if validate_only {
         return thetis_catalog::Configs::parse(&configs, broker.catalog.defaults())
             .map(|_| ())
@@ -258,10 +286,7 @@ fn alter_one(
     broker.catalog.set_configs(name, configs).map(|_| ()).map_err(|e| told(&e))
 }
 
-fn apply(
-    configs: &mut BTreeMap<String, String>,
-    config: &AlterableConfig,
-) -> Result<(), (ErrorCode, String)> {
+fn apply(configs: &mut BTreeMap<String, String>, config: &AlterableConfig) -> Result<(), Fault> {
     let name = &config.name;
     if config.config_operation == operation::DELETE {
         configs.remove(name);

@@ -39,7 +39,8 @@ fn written_again(request: &Request, version: i16, client: &str, frame: &Bytes) -
         Produce Fetch ListOffsets Metadata OffsetCommit OffsetFetch FindCoordinator JoinGroup
         Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups ApiVersions CreateTopics
         DeleteTopics DeleteRecords InitProducerId OffsetForLeaderEpoch DescribeConfigs
-        CreatePartitions DeleteGroups IncrementalAlterConfigs DescribeCluster
+        CreatePartitions DeleteGroups AlterConfigs IncrementalAlterConfigs
+        DescribeCluster
     ))
 }
 

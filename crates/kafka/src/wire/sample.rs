@@ -126,6 +126,7 @@ macro_rules! for_each_api {
         $visit::<DescribeConfigsRequest>();
         $visit::<CreatePartitionsRequest>();
         $visit::<DeleteGroupsRequest>();
+        $visit::<AlterConfigsRequest>();
         $visit::<IncrementalAlterConfigsRequest>();
         $visit::<DescribeClusterRequest>();
     };

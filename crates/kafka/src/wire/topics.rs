@@ -216,6 +216,28 @@ messages! {
         throttle_time_ms: i32 [0..],
         responses: Vec<AlterConfigsResourceResponse> [0..],
     }
+    /// Replaces all settings of resources: the older way, in which one that is not named is unset.
+    pub struct AlterConfigsRequest {
+        resources: Vec<ReplacedConfigsResource> [0..],
+        /// Check only, change nothing.
+        validate_only: bool [0..],
+    }
+    /// All settings of one resource.
+    pub struct ReplacedConfigsResource {
+        resource_type: i8 [0..],
+        resource_name: String [0..],
+        configs: Vec<ReplacedConfig> [0..],
+    }
+    /// One setting.
+    pub struct ReplacedConfig {
+        name: String [0..],
+        value: Option<String> [0.., nullable 0],
+    }
+    /// Which resources were changed.
+    pub struct AlterConfigsResponse {
+        throttle_time_ms: i32 [0..],
+        responses: Vec<AlterConfigsResourceResponse> [0..],
+    }
     /// Whether one resource was changed.
     pub struct AlterConfigsResourceResponse {
         error_code: ErrorCode [0..],
