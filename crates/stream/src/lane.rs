@@ -284,7 +284,8 @@ impl Stream {
     /// [`Stream::wait_beyond`] for threads, with an optional limit on the wait.
     #[must_use]
     pub fn block_beyond(&self, offset: Offset, timeout: Option<Duration>) -> Offset {
-        let deadline = timeout.map(|timeout| self.lane.shared.clock.monotonic() + timeout);
+        let deadline =
+            timeout.map(|timeout| self.lane.shared.clock.monotonic().saturating_add(timeout));
         loop {
             let listener = self.listen();
             if let Some(end) = self.settled_beyond(offset) {
@@ -508,7 +509,7 @@ impl Stream {
             epoch: lane.shared.epoch(record.takeovers),
             token: lane.shared.entropy.next_u64(),
         };
-        let lapses_at = lane.shared.clock.monotonic() + lease;
+        let lapses_at = lane.shared.clock.monotonic().saturating_add(lease);
         lane.state.lock().taken_over(session.epoch, Some(Held { session, lapses_at }));
         drop(paused);
         Ok(session)
@@ -520,7 +521,7 @@ impl Stream {
     /// It was taken over, released or has lapsed.
     pub fn renew(&self, session: Session, lease: Duration) -> Result<(), StreamError> {
         let now = self.lane.shared.clock.monotonic();
-        self.with_session(session, |held| held.lapses_at = now + lease)
+        self.with_session(session, |held| held.lapses_at = now.saturating_add(lease))
     }
 
     /// Lets go of `session`: anyone may append again.
