@@ -204,7 +204,10 @@ impl Stream {
                 if let Some((at, level)) = after {
                     // If the flush fails, what the refusal speaks of may not be so; and then the
                     // stream takes nothing more, which is a refusal that needs no waiting.
-                    if lane.shared.wal.wait(at, level).is_err() {
+                    let safe = lane.shared.wal.wait(at, level);
+                    // Whoever is told of an end may read up to it: the head advances first.
+                    lane.settle(at, level, safe.as_ref().map(|()| ()));
+                    if safe.is_err() {
                         return Err(refuse(Refusal::Broken));
                     }
                 }

@@ -111,6 +111,19 @@ fn a_refusal_by_what_is_in_flight_waits_until_that_is_safe() {
     assert!(matches!(stream.read(Offset(0), 100).unwrap(), Read::Entries(_)));
 }
 
+/// Nobody has waited for the append itself, so only the refusal can have advanced the head.
+#[test]
+fn what_a_refusal_speaks_of_can_be_read() {
+    let rig = Rig::new();
+    let stream = rig.stream();
+    let appending = stream.append(&append("in flight")).unwrap();
+    let wrong = Append { expected: Some(Offset(0)), ..append("at the start") };
+    let why = refusal(stream.append(&wrong));
+    assert_eq!(why, Refusal::ExpectedOffset { expected: Offset(0), actual: Offset(1) });
+    assert_eq!(stream.committed_end(), Offset(1));
+    appending.wait().unwrap();
+}
+
 /// After the flush failed nobody knows the end, so nobody may be told of one.
 #[test]
 fn a_refusal_after_a_failed_flush_says_broken() {
