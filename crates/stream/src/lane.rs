@@ -507,7 +507,12 @@ impl Stream {
         }
         let paused = Pause::of(lane)?;
         self.drain()?;
-        let record = self.update(|record| record.takeovers += 1)?;
+        // The WAL or the checkpoint may know a higher epoch than metadata counts, when metadata was
+        // restored from an older copy; a new session must be above that, too (law FENCE).
+        let least = lane.shared.takeovers_beyond(self.epoch());
+        let record = self.update(|record| {
+            record.takeovers = record.takeovers.saturating_add(1).max(least);
+        })?;
         let session = Session {
             epoch: lane.shared.epoch(record.takeovers),
             token: lane.shared.entropy.next_u64(),

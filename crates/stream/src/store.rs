@@ -87,6 +87,11 @@ impl Shared {
         Epoch(self.incarnation.saturating_add(takeovers))
     }
 
+    /// The least number of takeovers whose epoch is above `epoch`.
+    pub(crate) fn takeovers_beyond(&self, epoch: Epoch) -> u32 {
+        epoch.0.saturating_add(1).saturating_sub(self.incarnation)
+    }
+
     /// Counts `bytes` as in flight (law BOUNDED).
     pub(crate) fn take_off(&self, bytes: u64) -> Result<(), Refusal> {
         let max = self.limits.in_flight_bytes_max;

@@ -404,3 +404,26 @@ fn a_session_does_not_outlive_the_store() {
     assert_eq!(refusal(stream.append(&under(session))).kind(), ErrorKind::Fenced);
     stream.append(&append("anyone")).unwrap().wait().unwrap();
 }
+
+/// The journal outlived a metadata store that was restored from an older copy, or lost: its epochs
+/// are above all that metadata counts, and so must be the next session's.
+#[test]
+fn a_session_is_above_every_epoch_that_the_wal_knows() {
+    let rig = Rig::new();
+    let stream = rig.stream();
+    for _ in 0..5 {
+        let session = stream.acquire(Duration::from_secs(30)).unwrap();
+        stream.append(&under(session)).unwrap().wait().unwrap();
+    }
+    let epoch = stream.epoch();
+    let meta = Arc::new(MemoryStore::new(rig.clock.clone()));
+    let model = Arc::new(rig.wal.model().clone());
+    let fresh = open(model.clone(), meta.clone(), &rig.clock, Limits::default());
+    fresh.create(&[StreamSpec::default()]).unwrap();
+    let again = open(model, meta, &rig.clock, Limits::default());
+    let stream = again.get(stream.id()).unwrap();
+    assert_eq!((stream.committed_end(), stream.epoch()), (Offset(5), epoch));
+    let session = stream.acquire(Duration::from_secs(30)).unwrap();
+    assert!(session.epoch > epoch, "FENCE: {} is not above {epoch}", session.epoch);
+    stream.append(&under(session)).unwrap().wait().unwrap();
+}
