@@ -8,6 +8,7 @@ mod crash;
 mod directory;
 mod fetch;
 mod files;
+mod full_disk;
 mod groups;
 mod idempotence;
 mod lookups;

@@ -1,4 +1,4 @@
-//! A topic that is deleted and made again under the same name is another topic.
+//! Topics are administered; one that is deleted and made again under the same name is another topic.
 
 use thetis_e2e::driver::Driver;
 use thetis_e2e::reproduce;
@@ -55,6 +55,58 @@ fn deleted_and_made_again() {
             act("committed", &[])[0]["offset"].is_null().then_some(())
         });
     }
+}
+
+/// What scripts of platform engineers do all day, each answered as Apache Kafka answers.
+#[test]
+fn administered() {
+    reproduce("topics::administered");
+    let server = Server::start();
+    let (topic, group) = (unique("admin"), unique("admins"));
+    let options = ["--bootstrap", server.bootstrap(), "--topic", &topic, "--group", &group];
+    let seen = Driver::python("admin.py", &options).finish_json().remove(0);
+    let expected = serde_json::json!({
+        "create_too_replicated": "INVALID_REPLICATION_FACTOR",
+        "create_bad_config": "INVALID_CONFIG",
+        "validate_only": null,
+        "after_validate_only": false,
+        "create": null,
+        "create_again": "TOPIC_ALREADY_EXISTS",
+        "create_bad_name": "TOPIC_EXCEPTION",
+        "partitions": 2,
+        "fewer": "INVALID_PARTITIONS",
+        "more": null,
+        "partitions_after": 5,
+        "retention": ["3600000", 1],
+        "segment_is_default": true,
+        "set": null,
+        "append": null,
+        "append_to_number": "INVALID_CONFIG",
+        "unset": null,
+        "unknown_key": "INVALID_CONFIG",
+        "altered": {"max.message.bytes": "2000", "cleanup.policy": "delete,compact"},
+        "too_large": "MSG_SIZE_TOO_LARGE",
+        "end": 10,
+        "low_watermark": 4,
+        "received": ["4", "5", "6", "7", "8", "9"],
+        "listed": ["STABLE"],
+        "members": 1,
+        "assigned": 5,
+        "delete_used_group": "NON_EMPTY_GROUP",
+        "committed": [10],
+        "delete_group": null,
+        "delete_group_again": "GROUP_ID_NOT_FOUND",
+        "nodes": 1,
+        "cluster_id_length": 22,
+        "controller_is_a_node": true,
+        "delete": null,
+        "delete_again": "UNKNOWN_TOPIC_OR_PART",
+    });
+    for (name, expected) in expected.as_object().expect("an object") {
+        assert_eq!(&seen[name], expected, "{name}");
+    }
+    assert!(seen["keys"].as_u64() >= Some(25), "all settings are listed: {}", seen["keys"]);
+    assert_ne!(seen["retention_source_after"], 1, "an unset value is the topic's no more");
 }
 
 fn append(connection: &mut Connection, topic: &str, count: usize, value: &[u8]) {

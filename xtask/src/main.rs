@@ -1,6 +1,7 @@
 //! The commands of those who build Thetis. Owns the choice of the command; what each does is in its
 //! module. Nothing of the product depends on it, and it depends on nothing of the product.
 
+mod bench;
 mod command;
 mod count;
 mod test;
@@ -14,7 +15,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test   install what the tests need, then run every check and every test
-  tidy   check the house rules that no compiler checks";
+  tidy   check the house rules that no compiler checks
+  bench  measure beside rivals: `bench embedded`, `bench kafka`, `bench topics`; each takes --help";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["test"] => test::run(&repository()),
         ["tidy"] => tidy::run(&repository()),
+        ["bench", rest @ ..] => bench::run(&repository(), rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -107,7 +107,7 @@ fn text_of(files: &[File], path: &str) -> Result<String> {
 }
 
 /// What cargo knows of the workspace and all it depends on.
-fn metadata(repository: &Path) -> Result<Value> {
+pub(crate) fn metadata(repository: &Path) -> Result<Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["metadata", "--format-version", "1", "--locked"]).current_dir(repository);
     serde_json::from_str(&command::output(&mut cargo)?).context("cargo metadata is not JSON")

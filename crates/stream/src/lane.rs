@@ -1,9 +1,8 @@
 //! One stream: the shell around its [`StreamState`]. Owns the lock under which the state is asked
 //! and the entry handed to the WAL, so that order in the WAL is order in the stream; wakes those who
-//! wait for the head. Decides nothing itself.
+//! wait for the head. Decides nothing itself. A process holds its directory by a lock, and a stream
+//! has one lane, so there is one place that advances its head (law ONE-AUTHORITY).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,15 +10,19 @@ use std::time::Duration;
 use event_listener::{Event, EventListener, Listener};
 use parking_lot::Mutex;
 use thetis_types::{
-    AttemptId, Durability, Entry, Epoch, Head, Offset, OffsetRange, Receipt, StoredEntry, StreamId,
+    AttemptId, Durability, Entry, Epoch, Head, Offset, OffsetRange, StoredEntry, StreamId,
 };
 use thetis_wal::{Append as WalAppend, FlushError, Log, Position};
 
 use crate::error::{AppendError, ReadError, Refusal, StreamError};
-use crate::invariants;
-use crate::record::{Lifecycle, StreamRecord};
-use crate::state::{Held, Placement, Refused, Session, StreamState};
+use crate::record::Lifecycle;
+use crate::state::{Refused, Session, StreamState};
 use crate::store::Shared;
+
+mod acts;
+mod appending;
+
+pub use appending::Appending;
 
 /// Headers read at a time while the fate of an attempt is looked up.
 const RECOVER_PAGE_ENTRIES: usize = 1_024;
@@ -88,7 +91,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(
+    pub(crate) fn start(
         id: StreamId,
         shared: Arc<Shared>,
         state: StreamState,
@@ -108,10 +111,10 @@ impl Lane {
     }
 
     /// What the WAL said of `at`: the head advances, or the stream stops.
-    fn settle(&self, at: Position, level: Durability, result: Result<(), &FlushError>) -> Head {
+    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
         let mut state = self.state.lock();
         match result {
-            Ok(()) => {
+            Ok(&()) => {
                 let before = state.head;
                 if state.safe(at, level) {
                     self.committed.store(state.head.end.0, Ordering::Release);
@@ -206,7 +209,7 @@ impl Stream {
                     // stream takes nothing more, which is a refusal that needs no waiting.
                     let safe = lane.shared.wal.wait(at, level);
                     // Whoever is told of an end may read up to it: the head advances first.
-                    lane.settle(at, level, safe.as_ref().map(|()| ()));
+                    lane.settle(at, level, safe.as_ref());
                     if safe.is_err() {
                         return Err(refuse(Refusal::Broken));
                     }
@@ -232,7 +235,7 @@ impl Stream {
         let asked = self.durability();
         let level = state.placed(placement, at, asked);
         drop(state);
-        Ok(Appending { lane: lane.clone(), placement, at, level, asked, step: Step::Placed })
+        Ok(Appending::placed(lane.clone(), placement, at, level, asked))
     }
 
     /// Whole entries from `from` on, the first covering it: at most `bytes_max` bytes of payload,
@@ -399,317 +402,7 @@ impl Stream {
         };
         let Some((at, level)) = last else { return Ok(()) };
         let result = lane.shared.wal.wait(at, level);
-        lane.settle(at, level, result.as_ref().map(|()| ()));
+        lane.settle(at, level, result.as_ref());
         result.map_err(|source| StreamError::Flush { stream: lane.id, source })
-    }
-
-    /// Everything below `before` may no longer be read, for ever. Durable when it returns;
-    /// idempotent; never moves back. Returns the trim offset.
-    ///
-    /// # Errors
-    /// Past the committed end, or metadata failed; after a lost answer, simply call again.
-    pub fn trim(&self, before: Offset) -> Result<Offset, StreamError> {
-        let lane = &self.lane;
-        let _act = lane.acts.lock();
-        let (trim, head) = {
-            let state = lane.state.lock();
-            (state.trim, state.head)
-        };
-        if before > head.end {
-            return Err(StreamError::TrimPastEnd { stream: lane.id, at: before, end: head.end });
-        }
-        if before <= trim {
-            return Ok(trim);
-        }
-        let record = self.update(|record| {
-            record.trim = record.trim.max(before);
-            record.checkpoint = head;
-        })?;
-        lane.state.lock().trimmed(record.trim);
-        lane.log.trim(record.trim);
-        Ok(record.trim)
-    }
-
-    /// The stream takes no more, for ever; what is in flight commits first. Returns its final end.
-    /// Idempotent.
-    ///
-    /// # Errors
-    /// Metadata or the WAL failed; the stream is as it was, call again.
-    pub fn seal(&self) -> Result<Offset, StreamError> {
-        let _act = self.lane.acts.lock();
-        if self.lifecycle() == Lifecycle::Sealed {
-            return Ok(self.head().end);
-        }
-        self.move_to(Lifecycle::Sealed)?;
-        Ok(self.head().end)
-    }
-
-    /// Deletes the stream: durable when it returns; its bytes are given back later.
-    ///
-    /// # Errors
-    /// Metadata failed; the stream is as it was, call again.
-    pub(crate) fn delete(&self) -> Result<(), StreamError> {
-        let _act = self.lane.acts.lock();
-        self.move_to(Lifecycle::Deleting)?;
-        self.lane.log.discard();
-        Ok(())
-    }
-
-    /// Pauses appends, lets what is in flight settle, and makes `next` durable before anyone is
-    /// refused on account of it (law REFUSE-DURABLE).
-    fn move_to(&self, next: Lifecycle) -> Result<(), StreamError> {
-        let lane = &self.lane;
-        let paused = Pause::of(lane)?;
-        match self.drain() {
-            // A broken WAL must not keep a stream from being deleted.
-            Err(_) if next == Lifecycle::Deleting => {}
-            settled => settled?,
-        }
-        let head = self.head();
-        self.update(|record| {
-            record.lifecycle = next;
-            record.checkpoint = head;
-        })?;
-        lane.state.lock().moved_to(next);
-        drop(paused);
-        lane.moved.notify(usize::MAX);
-        Ok(())
-    }
-
-    /// From now on an acknowledged record survives what `durability` says; `None` takes the
-    /// store's default.
-    ///
-    /// # Errors
-    /// Metadata failed; call again.
-    pub fn set_durability(&self, durability: Option<Durability>) -> Result<(), StreamError> {
-        let _act = self.lane.acts.lock();
-        self.update(|record| record.durability = durability)?;
-        let level = durability.unwrap_or(self.lane.shared.limits.durability);
-        self.lane.durability.store(level as u8, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Takes the exclusive right to append, for `lease` unless renewed. A session held by someone
-    /// else is taken over: its holder appends nothing more (law FENCE).
-    ///
-    /// # Errors
-    /// The stream takes no appends, or metadata or the WAL failed; call again.
-    pub fn acquire(&self, lease: Duration) -> Result<Session, StreamError> {
-        let lane = &self.lane;
-        let _act = lane.acts.lock();
-        match self.lifecycle() {
-            Lifecycle::Active => {}
-            Lifecycle::Sealed => {
-                let why = Refusal::Sealed { end: self.head().end };
-                return Err(StreamError::Refused { stream: lane.id, why });
-            }
-            Lifecycle::Deleting => return Err(StreamError::NotFound { stream: lane.id }),
-        }
-        let paused = Pause::of(lane)?;
-        self.drain()?;
-        // The WAL or the checkpoint may know a higher epoch than metadata counts, when metadata was
-        // restored from an older copy; a new session must be above that, too (law FENCE).
-        let least = lane.shared.takeovers_beyond(self.epoch());
-        let record = self.update(|record| {
-            record.takeovers = record.takeovers.saturating_add(1).max(least);
-        })?;
-        let session = Session {
-            epoch: lane.shared.epoch(record.takeovers),
-            token: lane.shared.entropy.next_u64(),
-        };
-        let lapses_at = lane.shared.clock.monotonic().saturating_add(lease);
-        lane.state.lock().taken_over(session.epoch, Some(Held { session, lapses_at }));
-        drop(paused);
-        Ok(session)
-    }
-
-    /// Holds `session` for `lease` from now.
-    ///
-    /// # Errors
-    /// It was taken over, released or has lapsed.
-    pub fn renew(&self, session: Session, lease: Duration) -> Result<(), StreamError> {
-        let now = self.lane.shared.clock.monotonic();
-        self.with_session(session, |held| held.lapses_at = now.saturating_add(lease))
-    }
-
-    /// Lets go of `session`: anyone may append again.
-    ///
-    /// # Errors
-    /// It was taken over, released or has lapsed.
-    pub fn release(&self, session: Session) -> Result<(), StreamError> {
-        self.with_session(session, |held| held.lapses_at = Duration::ZERO)
-    }
-
-    fn with_session(&self, session: Session, act: impl Fn(&mut Held)) -> Result<(), StreamError> {
-        let now = self.lane.shared.clock.monotonic();
-        let mut state = self.lane.state.lock();
-        let current = state.epoch;
-        match &mut state.held {
-            Some(held) if held.session == session && now < held.lapses_at => {
-                act(held);
-                Ok(())
-            }
-            _ => {
-                let why = Refusal::Fenced { epoch: session.epoch, current };
-                Err(StreamError::Refused { stream: self.lane.id, why })
-            }
-        }
-    }
-
-    fn update(&self, change: impl Fn(&mut StreamRecord)) -> Result<StreamRecord, StreamError> {
-        self.lane.shared.update_record(self.lane.id, change)
-    }
-}
-
-/// While it lives, appends to the lane are told to come back.
-struct Pause<'a>(&'a Lane);
-
-impl Pause<'_> {
-    fn of(lane: &Lane) -> Result<Pause<'_>, StreamError> {
-        let mut state = lane.state.lock();
-        if state.lifecycle == Lifecycle::Deleting {
-            return Err(StreamError::NotFound { stream: lane.id });
-        }
-        state.pause(true);
-        Ok(Pause(lane))
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().pause(false);
-    }
-}
-
-/// An append that has its place and is not yet known to be committed. Wait for it as a future or
-/// with [`Appending::wait`]. Dropping it undoes nothing: the append commits all the same.
-#[must_use = "the append is not acknowledged before this is waited for"]
-pub struct Appending {
-    lane: Arc<Lane>,
-    placement: Placement,
-    at: Position,
-    /// The level to wait for; at least `asked`.
-    level: Durability,
-    asked: Durability,
-    step: Step,
-}
-
-enum Step {
-    /// Nobody waits for the WAL yet.
-    Placed,
-    /// The WAL will call back and leave its answer here.
-    Called(Arc<Slot>),
-    /// The answer was taken.
-    Done,
-}
-
-#[derive(Default)]
-struct Slot {
-    answer: Mutex<Option<Result<(), FlushError>>>,
-    answered: Event,
-}
-
-impl Appending {
-    /// The offsets the records get if the append commits.
-    #[must_use]
-    pub fn range(&self) -> OffsetRange {
-        OffsetRange::new(self.placement.base_offset, self.placement.head.end)
-    }
-
-    /// Blocks until the append is committed and safe. The caller may be made to flush for others.
-    ///
-    /// # Errors
-    /// The WAL failed: it may or may not have committed.
-    pub fn wait(mut self) -> Result<Receipt, AppendError> {
-        let result = match std::mem::replace(&mut self.step, Step::Done) {
-            Step::Called(slot) => loop {
-                let listener = slot.answered.listen();
-                if let Some(result) = slot.answer.lock().take() {
-                    break result;
-                }
-                listener.wait();
-            },
-            Step::Placed | Step::Done => {
-                let result = self.lane.shared.wal.wait(self.at, self.level);
-                self.lane.settle(self.at, self.level, result.as_ref().map(|()| ()));
-                result
-            }
-        };
-        self.receipt(result)
-    }
-
-    fn receipt(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
-        let stream = self.lane.id;
-        if let Err(source) = result {
-            return Err(AppendError::Unknown { stream, source });
-        }
-        let (head, made) = (self.lane.state.lock().head, self.placement.head);
-        assert!(invariants::ack_durable(&head, &made, self.level, self.asked), "ACK-DURABLE");
-        Ok(Receipt {
-            stream,
-            range: self.range(),
-            version: made.version,
-            epoch: made.epoch,
-            durability: self.level,
-        })
-    }
-
-    /// Has the WAL make the append safe and the head advance, whether anyone waits or not. A caller
-    /// that waits later, or in another order, starts its appends first. Idempotent.
-    pub fn start(&mut self) {
-        if matches!(self.step, Step::Placed) {
-            self.call();
-        }
-    }
-
-    /// Has the WAL call back.
-    fn call(&mut self) -> Arc<Slot> {
-        if let Step::Called(slot) = &self.step {
-            return slot.clone();
-        }
-        let slot = Arc::new(Slot::default());
-        self.step = Step::Called(slot.clone());
-        let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
-        let then = move |result: Result<(), FlushError>| {
-            lane.settle(at, level, result.as_ref().map(|()| ()));
-            *answer_to.answer.lock() = Some(result);
-            answer_to.answered.notify(usize::MAX);
-        };
-        self.lane.shared.wal.when(self.at, self.level, Box::new(then));
-        slot
-    }
-
-    /// Waits until the append is committed and safe.
-    ///
-    /// Cancel safety: dropping the future leaves the append to commit on its own.
-    ///
-    /// # Errors
-    /// The WAL failed: it may or may not have committed.
-    pub async fn committed(mut self) -> Result<Receipt, AppendError> {
-        let slot = self.call();
-        loop {
-            let listener = slot.answered.listen();
-            let answer = slot.answer.lock().take();
-            if let Some(result) = answer {
-                self.step = Step::Done;
-                return self.receipt(result);
-            }
-            listener.await;
-        }
-    }
-}
-
-impl IntoFuture for Appending {
-    type Output = Result<Receipt, AppendError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.committed())
-    }
-}
-
-impl Drop for Appending {
-    fn drop(&mut self) {
-        self.start();
     }
 }

@@ -15,13 +15,13 @@
 //!   Receipt            leaves only now                                        (law ACK-DURABLE)
 //! ```
 //!
-//! Deciding is separate from doing: [`state`] is plain functions over a plain value, [`lane`] is
+//! Deciding is separate from doing: [`state`] is plain functions over a plain value, `lane` is
 //! the shell that performs what they say. Time and randomness come in through ports.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`store`] | all streams of a process: open, create, find, delete |
-//! | [`lane`] | one stream: the shell around its state |
+//! | `store` | all streams of a process: open, create, find, delete |
+//! | `lane` | one stream: the shell around its state |
 //! | [`state`] | what a stream is and may do next |
 //! | [`invariants`] | the laws as predicates |
 //! | [`record`] | the stream's record in the metadata store |

@@ -1,5 +1,5 @@
 //! A stream's record in the metadata store: what must be known before its WAL is read. Owns the
-//! encoding (docs/formats/stream-record.md) inside the envelope of `thetis_meta::record`; who writes it when is [`crate::lane`]'s affair.
+//! encoding (docs/formats/stream-record.md) inside the envelope of `thetis_meta::record`; who writes it when is `crate::lane`'s affair.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thetis_meta::record::{RecordError as EnvelopeError, RecordKind};
@@ -18,7 +18,8 @@ pub const INCARNATION: RecordKind = RecordKind { kind: 0x0102, schema: 1 };
 /// The envelope of the smallest id never given to a stream.
 pub const NEXT_STREAM: RecordKind = RecordKind { kind: 0x0103, schema: 1 };
 
-/// What a stream allows.
+/// What a stream allows. Trimming, sealing and deleting are acts of their own, each with its own
+/// field here; an acknowledgement touches none of them (law ACK-IS-NOT-TRIM).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Lifecycle {

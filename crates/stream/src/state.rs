@@ -1,5 +1,5 @@
 //! What a stream is, and what it may do next: plain functions over a plain value, no I/O, no locks,
-//! no time of its own. [`crate::lane`] performs what they decide; tests and simulation drive them
+//! no time of its own. `crate::lane` performs what they decide; tests and simulation drive them
 //! directly.
 //!
 //! Each method is one event; its result is the effect the shell must perform.

@@ -1,5 +1,5 @@
 //! All streams of one process. Owns opening (putting WAL and metadata together), creation, look-up,
-//! deletion, and what lanes share. What happens on one stream is [`crate::lane`]'s.
+//! deletion, and what lanes share. What happens on one stream is `crate::lane`'s.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl Store {
         for (index, chunk) in specs.chunks(thetis_meta::BATCH_WRITES_MAX).enumerate() {
             let start = first + (index * thetis_meta::BATCH_WRITES_MAX) as u64;
             let mut writes = Vec::with_capacity(chunk.len());
-            for (id, spec) in (start..).map(StreamId).zip(chunk) {
+            for (spec, id) in chunk.iter().zip((start..).map(StreamId)) {
                 assert!(spec.label.len() <= LABEL_BYTES_MAX, "label too long");
                 let record = StreamRecord {
                     lifecycle: Lifecycle::Active,
@@ -295,7 +295,11 @@ impl Store {
                     (next, Condition::Version(stored.version))
                 }
             };
-            let value = NEXT_STREAM.seal(&(next + count).to_le_bytes());
+            let Some(after) = next.checked_add(count).filter(|_| next > 0) else {
+                let what = format!("the record store/next-stream holds {next}");
+                return Err(thetis_meta::Refusal::Corrupt { what }.into());
+            };
+            let value = NEXT_STREAM.seal(&after.to_le_bytes());
             let token = self.shared.entropy.next_u64() | 1;
             let write = Write::put(key.clone(), value).only_if(condition).with_token(token);
             if self.shared.write(write)? {
@@ -437,7 +441,7 @@ fn recover(
     let epoch = shared.epoch(record.takeovers).max(head.epoch);
     let state = StreamState::recovered(record.lifecycle, epoch, record.trim, head);
     let durability = record.durability.unwrap_or(shared.limits.durability);
-    let stream = Lane::new(id, shared.clone(), state, durability);
+    let stream = Lane::start(id, shared.clone(), state, durability);
     if record.trim > Offset(0) {
         shared.wal.log(id).trim(record.trim);
     }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use gates::{GatedMeta, GatedWal};
 use thetis_meta::faults::{FaultRates, FaultyStore};
-use thetis_meta::{MemoryStore, MetaStore};
+use thetis_meta::{Key, MemoryStore, MetaStore, Write};
 use thetis_stream::error::Refusal;
+use thetis_stream::record::NEXT_STREAM;
 use thetis_stream::state::IN_FLIGHT_MAX;
 use thetis_stream::{
     Append, AppendError, Lifecycle, Limits, Read, Session, Store, Stream, StreamError, StreamSpec,
@@ -426,4 +427,20 @@ fn a_session_is_above_every_epoch_that_the_wal_knows() {
     let session = stream.acquire(Duration::from_secs(30)).unwrap();
     assert!(session.epoch > epoch, "FENCE: {} is not above {epoch}", session.epoch);
     stream.append(&under(session)).unwrap().wait().unwrap();
+}
+
+/// A damaged counter gives no ids that are zero or come round again.
+#[test]
+fn ids_that_are_used_up_are_damage() {
+    let clock = Arc::new(ManualClock::default());
+    for (next, good) in [(0, false), (1, true), (u64::MAX - 1, true), (u64::MAX, false)] {
+        let meta = Arc::new(MemoryStore::new(clock.clone()));
+        let key = Key::of("store").word("next-stream");
+        let counter = NEXT_STREAM.seal(&next.to_le_bytes());
+        assert!(meta.write(Write::put(key, counter)).unwrap().done().is_some());
+        let store = open(Arc::new(MemoryWal::default()), meta, &clock, Limits::default());
+        let made = store.create(&[StreamSpec::default()]);
+        assert_eq!(made.is_ok(), good, "next id {next}");
+        assert!(made.is_ok() || made.err().unwrap().kind() == ErrorKind::Corrupt);
+    }
 }

@@ -99,7 +99,8 @@ fn dropping_without_closing_loses_nothing_acknowledged() {
 /// A batch is one entry, so a crash leaves all of it or nothing; what was acknowledged it leaves.
 #[test]
 fn after_a_crash_a_batch_is_whole_or_absent() {
-    const BATCH: u64 = 7;
+    const RECORDS: usize = 7;
+    const BATCH: u64 = RECORDS as u64;
     let dir = tempfile::tempdir().unwrap();
     let images = tempfile::tempdir().unwrap();
     let thetis = Thetis::open(dir.path()).unwrap();
@@ -110,7 +111,7 @@ fn after_a_crash_a_batch_is_whole_or_absent() {
             .map(|_| {
                 scope.spawn(|| {
                     for _ in 0..60 {
-                        stream.append_batch([&value[..]; BATCH as usize]).unwrap();
+                        stream.append_batch([&value[..]; RECORDS]).unwrap();
                     }
                 })
             })

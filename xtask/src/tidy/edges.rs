@@ -28,8 +28,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// A front knows one protocol and nothing of storage.
-const FRONT: &[&str] = &["thetis-types", "thetis-stream", "thetis-catalog", "thetis-cursor"];
+/// A front knows one protocol and nothing of storage. It keeps small records of its own, such as
+/// the next producer id, in metadata.
+const FRONT: &[&str] =
+    &["thetis-types", "thetis-meta", "thetis-stream", "thetis-catalog", "thetis-cursor"];
 /// What puts the core together.
 const CORE: &[&str] = &[
     "thetis-types",

@@ -117,11 +117,7 @@ fn topic_config(topic: &Topic, key: &ConfigKey, shown: Shown) -> DescribedConfig
         name: key.name.to_owned(),
         value: Some(topic.configs().get(key.name).to_owned()),
         read_only: false,
-        config_source: match set {
-            Some(_) => source::TOPIC,
-            None if is_servers => source::STATIC_BROKER,
-            None => source::DEFAULT,
-        },
+        config_source: source::of_topic(set.is_some(), is_servers),
         is_sensitive: false,
         synonyms,
         config_type: wire_type(key.kind),
@@ -140,9 +136,35 @@ fn describe_broker(
         let why = format!("this is broker {me}, not {}", resource.resource_name);
         return Err((ErrorCode::InvalidRequest, why));
     }
+    let asked = broker_configs(broker).into_iter();
+    let asked = asked.filter(|(name, ..)| is_asked(resource, name));
+    let configs = asked.map(|(name, kind, value)| {
+        let synonym = ConfigSynonym {
+            name: name.to_owned(),
+            value: Some(value.clone()),
+            source: source::STATIC_BROKER,
+        };
+        DescribedConfig {
+            name: name.to_owned(),
+            value: Some(value),
+            read_only: true,
+            config_source: source::STATIC_BROKER,
+            is_sensitive: false,
+            synonyms: if shown.synonyms { vec![synonym] } else { Vec::new() },
+            config_type: wire_type(kind),
+            documentation: None,
+        }
+    });
+    Ok(configs.collect())
+}
+
+/// What an operator set for this node, in Kafka's words.
+fn broker_configs(broker: &Broker) -> Vec<(&'static str, ConfigType, String)> {
+    let settings = &broker.settings;
     let millis = |duration: std::time::Duration| duration.as_millis().to_string();
+    let me = settings.node_id.to_string();
     let (groups, (host, port)) = (&settings.groups, &settings.advertised);
-    let rows = [
+    vec![
         ("advertised.listeners", ConfigType::String, format!("PLAINTEXT://{host}:{port}")),
         ("auto.create.topics.enable", ConfigType::Boolean, settings.auto_create_topics.to_string()),
         ("broker.id", ConfigType::Int, me.clone()),
@@ -186,26 +208,7 @@ fn describe_broker(
             ConfigType::String,
             broker.catalog.store().limits().durability.to_string(),
         ),
-    ];
-    let asked = rows.into_iter().filter(|(name, ..)| is_asked(resource, name));
-    let configs = asked.map(|(name, kind, value)| {
-        let synonym = ConfigSynonym {
-            name: name.to_owned(),
-            value: Some(value.clone()),
-            source: source::STATIC_BROKER,
-        };
-        DescribedConfig {
-            name: name.to_owned(),
-            value: Some(value),
-            read_only: true,
-            config_source: source::STATIC_BROKER,
-            is_sensitive: false,
-            synonyms: if shown.synonyms { vec![synonym] } else { Vec::new() },
-            config_type: wire_type(kind),
-            documentation: None,
-        }
-    });
-    Ok(configs.collect())
+    ]
 }
 
 pub(super) fn alter(

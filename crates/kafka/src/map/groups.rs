@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::metadata::operations;
 use crate::broker::Broker;
 use crate::group::message::{
@@ -26,6 +28,11 @@ const NOBODY: ErrorCode = ErrorCode::CoordinatorNotAvailable;
 
 fn wire(code: Code) -> ErrorCode {
     ErrorCode::from_code(code.number()).unwrap_or(ErrorCode::UnknownServerError)
+}
+
+/// A copy: a group keeps these bytes for long, and a slice would keep the whole read buffer.
+fn own(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
 }
 
 /// A coordinator answers each request in kind.
@@ -59,7 +66,9 @@ pub(super) async fn join(
         session_timeout_ms: request.session_timeout_ms,
         rebalance_timeout_ms: request.rebalance_timeout_ms,
         protocol_type: request.protocol_type,
-        protocols: protocols.map(|p| Protocol { name: p.name, metadata: p.metadata }).collect(),
+        protocols: protocols
+            .map(|p| Protocol { name: p.name, metadata: own(&p.metadata) })
+            .collect(),
         requires_known_member_id: version >= 4,
         can_skip_assignment: version >= 9,
     };
@@ -101,7 +110,7 @@ pub(super) async fn sync(broker: &Broker, request: SyncGroupRequest) -> SyncGrou
         generation: request.generation_id,
         protocol_type: request.protocol_type,
         protocol: request.protocol_name,
-        assignments: assignments.map(|a| (a.member_id, a.assignment)).collect(),
+        assignments: assignments.map(|a| (a.member_id, own(&a.assignment))).collect(),
     };
     match asked!(broker, Request::Sync(sync), Response::Sync) {
         Ok(synced) => SyncGroupResponse {

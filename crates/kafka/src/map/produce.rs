@@ -182,20 +182,22 @@ fn check_topic_rules(
     Ok(())
 }
 
-/// A compacted topic is nothing without keys.
+/// A compacted topic is nothing without keys. Every record at fault is named, so that a producer can
+/// tell it from the ones that only shared its batch.
 fn check_keys(header: &BatchHeader, bytes: &Bytes) -> Result<(), Refused> {
+    let why = "a record of a compacted topic needs a key".to_owned();
     let batch = Batch { header: *header, bytes: bytes.clone() };
+    let mut records = Vec::new();
     for (batch_index, record) in (0..).zip(batch.records(EXPANDED_BYTES_MAX)?) {
         if record?.key.is_none() {
-            let why = "a record of a compacted topic needs a key".to_owned();
-            return Err(Refused {
-                code: ErrorCode::InvalidRecord,
-                message: Some(why.clone()),
-                records: vec![RecordError { batch_index, batch_index_error_message: Some(why) }],
-            });
+            let batch_index_error_message = Some(why.clone());
+            records.push(RecordError { batch_index, batch_index_error_message });
         }
     }
-    Ok(())
+    match records.is_empty() {
+        true => Ok(()),
+        false => Err(Refused { code: ErrorCode::InvalidRecord, message: Some(why), records }),
+    }
 }
 
 /// The bytes to store, their largest timestamp, and the time of the append where the topic's
@@ -222,11 +224,10 @@ impl PlacedProduce {
         for (name, partitions) in self.topics {
             let mut partition_responses = Vec::with_capacity(partitions.len());
             for partition in partitions {
-                // Nobody waits for what was sent with acks=0; it commits all the same.
-                let response = match partition.outcome {
-                    Ok(PlacedBatch::New { .. }) if self.acks == 0 => continue,
-                    outcome => settle(partition.index, outcome, partition.log_start_offset).await,
-                };
+                // Also with acks=0: nobody waits for the answer, but a request that comes later on
+                // the same connection sees what this one stored.
+                let response =
+                    settle(partition.index, partition.outcome, partition.log_start_offset).await;
                 all_done &= response.error_code == ErrorCode::None;
                 partition_responses.push(response);
             }

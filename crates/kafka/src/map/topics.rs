@@ -23,6 +23,15 @@ pub(super) mod source {
     pub(in super::super) const TOPIC: i8 = 1;
     pub(in super::super) const STATIC_BROKER: i8 = 4;
     pub(in super::super) const DEFAULT: i8 = 5;
+
+    /// Of a topic's value: set by the topic, by the server, or by nobody.
+    pub(in super::super) const fn of_topic(is_set: bool, is_servers: bool) -> i8 {
+        match (is_set, is_servers) {
+            (true, _) => TOPIC,
+            (false, true) => STATIC_BROKER,
+            (false, false) => DEFAULT,
+        }
+    }
 }
 
 /// Whether clients see the topic as one of the server's own.
@@ -140,11 +149,7 @@ fn created(broker: &Broker, spec: &TopicSpec, topic: Option<&Topic>) -> Creatabl
             name: key.name.to_owned(),
             value: Some(set.unwrap_or(default).to_owned()),
             read_only: false,
-            config_source: match set {
-                Some(_) => source::TOPIC,
-                None if is_servers => source::STATIC_BROKER,
-                None => source::DEFAULT,
-            },
+            config_source: source::of_topic(set.is_some(), is_servers),
             is_sensitive: false,
         }
     });

@@ -39,7 +39,7 @@ impl EncodeError {
 }
 
 /// Collects a frame as segments: the small parts side by side in one buffer, large payloads as
-/// they are. A fault is kept until [`Writer::frame`], so that tables need no error paths.
+/// they are. A fault is kept until the frame is made, so that tables need no error paths.
 pub struct Writer {
     buffer: BytesMut,
     /// Payloads, each with the length of `buffer` at its place.

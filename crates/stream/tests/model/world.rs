@@ -78,7 +78,7 @@ impl World {
         let store = open(&wal, &meta, &clock, 1);
         let spec =
             StreamSpec { durability: Some(level), label: "model".into(), ..Default::default() };
-        let stream = store.create(&[spec]).unwrap().remove(0);
+        let stream = store.create(&[spec]).expect("memory does not fail").remove(0);
         World {
             wal,
             meta,
@@ -164,7 +164,7 @@ impl World {
             .map(|sent| sent.base + u64::from(sent.records))
             .max()
             .unwrap_or(0);
-        match self.stream.read(Offset(from), 64).unwrap() {
+        match self.stream.read(Offset(from), 64).expect("memory does not fail") {
             Read::Trimmed(trim) => {
                 assert!(from < self.trim);
                 assert_eq!(trim, Offset(self.trim));
@@ -219,7 +219,7 @@ impl World {
     }
 
     fn crash(&mut self) {
-        drop(std::mem::take(&mut self.started));
+        self.started.clear();
         self.wal.crash(self.level);
         self.seed += 1;
         let id: StreamId = self.stream.id();
@@ -231,7 +231,7 @@ impl World {
         // Every attempt has one certain fate, and an acknowledged one only one.
         let end = self.stream.committed_end().0;
         for sent in &self.sent {
-            match self.stream.recover_append(sent.attempt).unwrap() {
+            match self.stream.recover_append(sent.attempt).expect("memory does not fail") {
                 Fate::Committed(range) => assert_eq!(range.start.0, sent.base),
                 Fate::NotCommitted => {
                     assert!(!sent.acknowledged, "an acknowledged append was lost");
@@ -254,7 +254,9 @@ impl World {
 fn open(wal: &MemoryWal, meta: &Arc<MemoryStore>, clock: &Arc<ManualClock>, seed: u64) -> Store {
     let entropy = Arc::new(SeededEntropy::new(seed));
     let wal = Arc::new(wal.clone());
-    Store::open(wal, meta.clone(), clock.clone(), entropy, Limits::default()).unwrap().0
+    Store::open(wal, meta.clone(), clock.clone(), entropy, Limits::default())
+        .expect("memory does not fail")
+        .0
 }
 
 /// Performs a history; panics where stream and vector differ.
@@ -289,7 +291,7 @@ pub(crate) fn run(level: Durability, steps: Vec<Step>) {
             Step::Acquire => world.acquire(),
             Step::Release => {
                 if let Some(session) = world.session.take() {
-                    world.stream.release(session).unwrap();
+                    world.stream.release(session).expect("it is held");
                     world.earlier = Some(session);
                 }
             }

@@ -1,0 +1,158 @@
+//! An append under way: waiting for the WAL, as a thread or as a future, and the receipt.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use event_listener::{Event, Listener};
+use parking_lot::Mutex;
+use thetis_types::{Durability, OffsetRange, Receipt};
+use thetis_wal::{FlushError, Position};
+
+use super::Lane;
+use crate::error::AppendError;
+use crate::invariants;
+use crate::state::Placement;
+
+/// An append that has its place and is not yet known to be committed. Wait for it as a future or
+/// with [`Appending::wait`]. Dropping it undoes nothing: the append commits all the same.
+#[must_use = "the append is not acknowledged before this is waited for"]
+pub struct Appending {
+    lane: Arc<Lane>,
+    placement: Placement,
+    at: Position,
+    /// The level to wait for; at least `asked`.
+    level: Durability,
+    asked: Durability,
+    step: Step,
+}
+
+enum Step {
+    /// Nobody waits for the WAL yet.
+    Placed,
+    /// The WAL will call back and leave its answer here.
+    Called(Arc<Slot>),
+    /// The answer was taken.
+    Done,
+}
+
+#[derive(Default)]
+struct Slot {
+    answer: Mutex<Option<Result<(), FlushError>>>,
+    answered: Event,
+}
+
+impl Appending {
+    pub(super) fn placed(
+        lane: Arc<Lane>,
+        placement: Placement,
+        at: Position,
+        level: Durability,
+        asked: Durability,
+    ) -> Appending {
+        Appending { lane, placement, at, level, asked, step: Step::Placed }
+    }
+
+    /// The offsets the records get if the append commits.
+    #[must_use]
+    pub fn range(&self) -> OffsetRange {
+        OffsetRange::new(self.placement.base_offset, self.placement.head.end)
+    }
+
+    /// Blocks until the append is committed and safe. The caller may be made to flush for others.
+    ///
+    /// # Errors
+    /// The WAL failed: it may or may not have committed.
+    pub fn wait(mut self) -> Result<Receipt, AppendError> {
+        let result = match std::mem::replace(&mut self.step, Step::Done) {
+            Step::Called(slot) => loop {
+                let listener = slot.answered.listen();
+                if let Some(result) = slot.answer.lock().take() {
+                    break result;
+                }
+                listener.wait();
+            },
+            Step::Placed | Step::Done => {
+                let result = self.lane.shared.wal.wait(self.at, self.level);
+                self.lane.settle(self.at, self.level, result.as_ref());
+                result
+            }
+        };
+        self.receipt(result)
+    }
+
+    fn receipt(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
+        let stream = self.lane.id;
+        if let Err(source) = result {
+            return Err(AppendError::Unknown { stream, source });
+        }
+        let (head, made) = (self.lane.state.lock().head, self.placement.head);
+        assert!(invariants::ack_durable(&head, &made, self.level, self.asked), "ACK-DURABLE");
+        Ok(Receipt {
+            stream,
+            range: self.range(),
+            version: made.version,
+            epoch: made.epoch,
+            durability: self.level,
+        })
+    }
+
+    /// Has the WAL make the append safe and the head advance, whether anyone waits or not. A caller
+    /// that waits later, or in another order, starts its appends first. Idempotent.
+    pub fn start(&mut self) {
+        if matches!(self.step, Step::Placed) {
+            self.call();
+        }
+    }
+
+    /// Has the WAL call back.
+    fn call(&mut self) -> Arc<Slot> {
+        if let Step::Called(slot) = &self.step {
+            return slot.clone();
+        }
+        let slot = Arc::new(Slot::default());
+        self.step = Step::Called(slot.clone());
+        let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
+        let then = move |result: Result<(), FlushError>| {
+            lane.settle(at, level, result.as_ref());
+            *answer_to.answer.lock() = Some(result);
+            answer_to.answered.notify(usize::MAX);
+        };
+        self.lane.shared.wal.when(self.at, self.level, Box::new(then));
+        slot
+    }
+
+    /// Waits until the append is committed and safe.
+    ///
+    /// Cancel safety: dropping the future leaves the append to commit on its own.
+    ///
+    /// # Errors
+    /// The WAL failed: it may or may not have committed.
+    pub async fn committed(mut self) -> Result<Receipt, AppendError> {
+        let slot = self.call();
+        loop {
+            let listener = slot.answered.listen();
+            let answer = slot.answer.lock().take();
+            if let Some(result) = answer {
+                self.step = Step::Done;
+                return self.receipt(result);
+            }
+            listener.await;
+        }
+    }
+}
+
+impl IntoFuture for Appending {
+    type Output = Result<Receipt, AppendError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.committed())
+    }
+}
+
+impl Drop for Appending {
+    fn drop(&mut self) {
+        self.start();
+    }
+}
