@@ -42,6 +42,9 @@ pub(crate) fn run(repository: &Path) -> Result<bool> {
     advisories(repository, &mut count);
     let units = ["test", "--workspace", "--exclude", E2E, "--no-fail-fast"];
     tests(cargo(repository).args(units), "cargo test", &mut count)?;
+    // The fuzz targets compile and take their seeds; libFuzzer and a nightly compiler are not needed.
+    let seeds = ["test", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
+    tests(cargo(repository).args(seeds), "seeds of the fuzz targets", &mut count)?;
     let harness = ["test", "--package", E2E, "--lib"];
     tests(cargo(repository).args(harness), "cargo test of the harness", &mut count)?;
     end_to_end(repository, &mut count)?;

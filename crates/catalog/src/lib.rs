@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use thetis_meta::{
-    Condition, Key, KeyRange, MetaError, PAGE_ITEMS_MAX, Resolved, Version, Write, WriteOutcome,
-    resolve,
+    Condition, Key, KeyRange, MetaError, PAGE_ITEMS_MAX, Resolved, Version, Versioned, Write,
+    WriteOutcome, resolve,
 };
 use thetis_stream::{Store, Stream, StreamSpec};
 use thetis_types::Durability;
@@ -84,8 +84,7 @@ impl Catalog {
         while let Some(part) = range {
             let page = store.meta().range(&part, PAGE_ITEMS_MAX)?;
             for item in page.items {
-                let record = TopicRecord::decode(&item.stored.value)?;
-                let topic = Topic::new(record, item.stored.version, &store, &defaults)?;
+                let topic = topic_at(&item.key, &item.stored, &store, &defaults)?;
                 topics.insert(Arc::new(topic));
             }
             range = page.next;
@@ -204,16 +203,39 @@ impl Catalog {
                 chunk.iter().map(|(record, _)| self.put(record, Condition::Absent)).collect();
             outcomes.extend(self.write_all(puts)?);
         }
-        let mut topics = self.topics.write();
         let bound = made.into_iter().zip(outcomes).map(|((record, partitions), version)| {
             let Some(version) = version else {
+                self.look_again(&record.name)?;
                 return Err(CatalogError::Exists { name: record.name });
             };
             let topic = Arc::new(Topic::made(record, version, partitions, &self.defaults)?);
-            topics.insert(topic.clone());
+            self.topics.write().insert(topic.clone());
             Ok(topic)
         });
         Ok(bound.collect())
+    }
+
+    /// Takes over what metadata holds under `name`.
+    ///
+    /// A write of ours that lost has lost against one of ours, since nobody else writes here:
+    ///
+    /// 1. A change is written and its answer lost.
+    /// 2. Reading back whether it happened fails, too, so its caller is told that this is unknown.
+    /// 3. What is in memory stays as it was, and every later write would lose against the change.
+    fn look_again(&self, name: &str) -> Result<Option<Arc<Topic>>, CatalogError> {
+        let key = topic_key(name);
+        let stored = self.store.meta().get(&key)?;
+        let found = stored.map(|stored| topic_at(&key, &stored, &self.store, &self.defaults));
+        let found = found.transpose()?.map(Arc::new);
+        let before = self.get(name);
+        let mut topics = self.topics.write();
+        if let Some(before) = before {
+            topics.remove(&before);
+        }
+        if let Some(found) = &found {
+            topics.insert(found.clone());
+        }
+        Ok(found)
     }
 
     /// Deletes a topic: the name is free when this returns, and its bytes are given back later.
@@ -224,7 +246,11 @@ impl Catalog {
         let _act = self.acts.lock();
         let topic = self.get(name).ok_or_else(|| CatalogError::NotFound { name: name.into() })?;
         let write = Write::delete(topic_key(name)).only_if(Condition::Version(topic.version));
-        self.write_all(vec![write])?.pop().flatten();
+        let is_done = self.write_all(vec![write])?.pop().flatten().is_some();
+        // A name that is gone was deleted by a call whose outcome was unknown; this one goes on.
+        if !is_done && self.look_again(name)?.is_some() {
+            return Err(CatalogError::Contended { name: name.into() });
+        }
         self.topics.write().remove(&topic);
         for stream in &topic.partitions {
             // The name is gone, so what fails here is found by its label at the next open.
@@ -283,10 +309,22 @@ impl Catalog {
         let parsed = Configs::parse(&configs, &self.defaults)?;
         let mut record = topic.record();
         record.configs = configs;
+        let (wanted, default) = (parsed.durability(), self.store.limits().durability);
+        let level = wanted.unwrap_or(default);
+        // SUBTLE: these are several writes, and no stream may be weaker than its topic says after
+        // any of them (law ACK-DURABLE). So what gets stronger does so before the topic says it,
+        // what gets weaker after. A repeated call finds what is left to do by the streams' own
+        // levels, not by what the topic said before.
+        let is_said_anew = wanted != topic.configs().durability();
+        for stream in &topic.partitions {
+            if stream.durability() < level || (is_said_anew && stream.durability() == level) {
+                stream.set_durability(wanted)?;
+            }
+        }
         let replaced = self.replace(&topic, record, topic.partitions.clone())?;
-        if parsed.durability() != topic.configs().durability() {
-            for stream in &topic.partitions {
-                stream.set_durability(parsed.durability())?;
+        for stream in &topic.partitions {
+            if stream.durability() > level {
+                stream.set_durability(wanted)?;
             }
         }
         Ok(replaced)
@@ -300,6 +338,7 @@ impl Catalog {
     ) -> Result<Arc<Topic>, CatalogError> {
         let put = self.put(&record, Condition::Version(topic.version));
         let Some(version) = self.write_all(vec![put])?.pop().flatten() else {
+            self.look_again(&record.name)?;
             return Err(CatalogError::Contended { name: record.name });
         };
         let topic = Arc::new(Topic::made(record, version, partitions, &self.defaults)?);
@@ -330,6 +369,21 @@ impl Catalog {
             Err(refused) => Err(refused),
         }
     }
+}
+
+/// The topic whose record lies at `key`.
+fn topic_at(
+    key: &Key,
+    stored: &Versioned,
+    store: &Store,
+    defaults: &Defaults,
+) -> Result<Topic, CatalogError> {
+    let record = TopicRecord::decode(&stored.value)?;
+    if *key != topic_key(&record.name) {
+        let detail = format!("the record at {key} is that of {:?}", record.name);
+        return Err(CatalogError::Record { detail });
+    }
+    Topic::new(record, stored.version, store, defaults)
 }
 
 fn topic_key(name: &str) -> Key {

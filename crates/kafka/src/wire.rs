@@ -15,6 +15,8 @@
 //! - `errors`: the error codes.
 
 mod cluster;
+#[cfg(test)]
+mod document_test;
 mod errors;
 mod fetch;
 #[cfg(test)]

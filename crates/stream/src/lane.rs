@@ -207,7 +207,10 @@ impl Stream {
                 if let Some((at, level)) = after {
                     // If the flush fails, what the refusal speaks of may not be so; and then the
                     // stream takes nothing more, which is a refusal that needs no waiting.
-                    if lane.shared.wal.wait(at, level).is_err() {
+                    let safe = lane.shared.wal.wait(at, level);
+                    // Whoever is told of an end may read up to it: the head advances first.
+                    lane.settle(at, level, safe.as_ref());
+                    if safe.is_err() {
                         return Err(refuse(Refusal::Broken));
                     }
                 }
@@ -287,7 +290,8 @@ impl Stream {
     /// [`Stream::wait_beyond`] for threads, with an optional limit on the wait.
     #[must_use]
     pub fn block_beyond(&self, offset: Offset, timeout: Option<Duration>) -> Offset {
-        let deadline = timeout.map(|timeout| self.lane.shared.clock.monotonic() + timeout);
+        let deadline =
+            timeout.map(|timeout| self.lane.shared.clock.monotonic().saturating_add(timeout));
         loop {
             let listener = self.listen();
             if let Some(end) = self.settled_beyond(offset) {

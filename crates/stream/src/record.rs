@@ -3,6 +3,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thetis_meta::record::{RecordError as EnvelopeError, RecordKind};
+use thetis_types::limits::OFFSET_MAX;
 use thetis_types::{Durability, Epoch, Head, HeadVersion, Offset, Profile};
 
 /// Longest label a stream may carry, in bytes.
@@ -131,6 +132,9 @@ impl StreamRecord {
         if checkpoint.end < trim {
             return Err(damaged("trimmed past its checkpoint"));
         }
+        if checkpoint.end.0 > OFFSET_MAX {
+            return Err(damaged("an end beyond the largest offset"));
+        }
         Ok(StreamRecord {
             lifecycle,
             profile,
@@ -184,6 +188,15 @@ mod tests {
         let golden = Bytes::from_static(include_bytes!("../golden/stream-record-v1.bin"));
         assert_eq!(StreamRecord::decode(&golden), Ok(record()));
         assert_eq!(record().encode(), golden);
+    }
+
+    #[test]
+    fn an_end_that_no_stream_reaches_is_damage() {
+        let mut beyond = record();
+        beyond.checkpoint.end = Offset(OFFSET_MAX);
+        assert_eq!(StreamRecord::decode(&beyond.encode()), Ok(beyond.clone()));
+        beyond.checkpoint.end = Offset(OFFSET_MAX + 1);
+        assert!(StreamRecord::decode(&beyond.encode()).is_err());
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Shared {
         Epoch(self.incarnation.saturating_add(takeovers))
     }
 
+    /// The least number of takeovers whose epoch is above `epoch`.
+    pub(crate) fn takeovers_beyond(&self, epoch: Epoch) -> u32 {
+        epoch.0.saturating_add(1).saturating_sub(self.incarnation)
+    }
+
     /// Counts `bytes` as in flight (law BOUNDED).
     pub(crate) fn take_off(&self, bytes: u64) -> Result<(), Refusal> {
         let max = self.limits.in_flight_bytes_max;
@@ -250,7 +255,7 @@ impl Store {
         for (index, chunk) in specs.chunks(thetis_meta::BATCH_WRITES_MAX).enumerate() {
             let start = first + (index * thetis_meta::BATCH_WRITES_MAX) as u64;
             let mut writes = Vec::with_capacity(chunk.len());
-            for (id, spec) in (start..).map(StreamId).zip(chunk) {
+            for (spec, id) in chunk.iter().zip((start..).map(StreamId)) {
                 assert!(spec.label.len() <= LABEL_BYTES_MAX, "label too long");
                 let record = StreamRecord {
                     lifecycle: Lifecycle::Active,
@@ -290,7 +295,11 @@ impl Store {
                     (next, Condition::Version(stored.version))
                 }
             };
-            let value = NEXT_STREAM.seal(&(next + count).to_le_bytes());
+            let Some(after) = next.checked_add(count).filter(|_| next > 0) else {
+                let what = format!("the record store/next-stream holds {next}");
+                return Err(thetis_meta::Refusal::Corrupt { what }.into());
+            };
+            let value = NEXT_STREAM.seal(&after.to_le_bytes());
             let token = self.shared.entropy.next_u64() | 1;
             let write = Write::put(key.clone(), value).only_if(condition).with_token(token);
             if self.shared.write(write)? {

@@ -147,8 +147,9 @@ impl Thetis {
         })
     }
 
-    /// Makes everything safe at `disk` and lets go of the directory. Appends through remaining
-    /// clones and streams are refused.
+    /// Makes everything safe at `disk` and lets go of the journal. Appends through remaining clones
+    /// and streams are refused; the directory can be opened again when the last of them is dropped,
+    /// because metadata is shared with them.
     ///
     /// # Errors
     /// The last flush failed: what was acknowledged at a weaker level may not survive.

@@ -185,7 +185,7 @@ impl Value for Address {
                 None if host.contains(':') => return None,
                 None => host,
             };
-            let strange = |c: char| c.is_whitespace() || c == '/';
+            let strange = |c: char| c.is_whitespace() || "/[]".contains(c);
             if host.is_empty() || host.contains(strange) {
                 return None;
             }
@@ -407,9 +407,16 @@ mod tests {
         assert_eq!(Address::parse("[::1]:9092").unwrap().show(), "[::1]:9092");
         assert_eq!(Address::parse("localhost:0").unwrap().port, 0);
         assert!(Address::parse("0.0.0.0:9092").unwrap().is_unspecified());
-        for bad in
-            ["9092", "localhost", ":9092", "::1:9092", "a b:1", "localhost:70000", "http://x:1"]
-        {
+        for bad in [
+            "9092",
+            "localhost",
+            ":9092",
+            "::1:9092",
+            "a b:1",
+            "localhost:70000",
+            "http://x:1",
+            "[[x]:1",
+        ] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
     }

@@ -116,12 +116,17 @@ impl Stream {
         }
         let paused = Pause::of(lane)?;
         self.drain()?;
-        let record = self.update(|record| record.takeovers += 1)?;
+        // The WAL or the checkpoint may know a higher epoch than metadata counts, when metadata was
+        // restored from an older copy; a new session must be above that, too (law FENCE).
+        let least = lane.shared.takeovers_beyond(self.epoch());
+        let record = self.update(|record| {
+            record.takeovers = record.takeovers.saturating_add(1).max(least);
+        })?;
         let session = Session {
             epoch: lane.shared.epoch(record.takeovers),
             token: lane.shared.entropy.next_u64(),
         };
-        let lapses_at = lane.shared.clock.monotonic() + lease;
+        let lapses_at = lane.shared.clock.monotonic().saturating_add(lease);
         lane.state.lock().taken_over(session.epoch, Some(Held { session, lapses_at }));
         drop(paused);
         Ok(session)
@@ -133,7 +138,7 @@ impl Stream {
     /// It was taken over, released or has lapsed.
     pub fn renew(&self, session: Session, lease: Duration) -> Result<(), StreamError> {
         let now = self.lane.shared.clock.monotonic();
-        self.with_session(session, |held| held.lapses_at = now + lease)
+        self.with_session(session, |held| held.lapses_at = now.saturating_add(lease))
     }
 
     /// Lets go of `session`: anyone may append again.
