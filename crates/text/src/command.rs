@@ -381,7 +381,8 @@ impl Arguments<'_> {
     }
 
     fn next(&mut self, what: &str) -> Result<&str, Malformed> {
-        let missing = Malformed::Arguments { word: self.word, fault: format!("a {what} is missing") };
+        let missing =
+            Malformed::Arguments { word: self.word, fault: format!("a {what} is missing") };
         self.words.next().ok_or(missing)
     }
 

@@ -88,7 +88,9 @@ impl Front {
                 let stream = only.clone();
                 Ok((topic, stream))
             }
-            _ => Err(Error::Unserved { name: name.to_owned(), partitions: topic.partition_count() }),
+            _ => {
+                Err(Error::Unserved { name: name.to_owned(), partitions: topic.partition_count() })
+            }
         }
     }
 

@@ -295,11 +295,7 @@ fn exclusive(front: &Front, command: Command) -> Result<Reply, Error> {
     }
 }
 
-fn register(
-    front: &Front,
-    topic: String,
-    durability: Option<Durability>,
-) -> Result<Reply, Error> {
+fn register(front: &Front, topic: String, durability: Option<Durability>) -> Result<Reply, Error> {
     let level = durability.map(|level| ("thetis.durability".to_owned(), level.name().to_owned()));
     let spec = TopicSpec {
         name: topic.clone(),
@@ -403,7 +399,8 @@ impl Reader {
                     continue;
                 }
                 bytes += value.len();
-                if !values.is_empty() && (values.len() == self.records_max || bytes > self.bytes_max)
+                if !values.is_empty()
+                    && (values.len() == self.records_max || bytes > self.bytes_max)
                 {
                     break 'full;
                 }

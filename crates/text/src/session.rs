@@ -313,6 +313,8 @@ impl<T: Transport> Session<T> {
 fn bounded(body: &Bytes) -> Bytes {
     match u32::try_from(body.len()) {
         Ok(_) => body.clone(),
-        Err(_) => Reply::error("invalid the answer is larger than 4 GiB; ask for less").body().clone(),
+        Err(_) => {
+            Reply::error("invalid the answer is larger than 4 GiB; ask for less").body().clone()
+        }
     }
 }
