@@ -12,4 +12,5 @@ mod groups;
 mod idempotence;
 mod lookups;
 mod records;
+mod text;
 mod topics;

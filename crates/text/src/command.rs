@@ -475,3 +475,68 @@ impl Arguments<'_> {
 pub fn show_session(session: Session) -> String {
     format!("{}-{:016x}", session.epoch, session.token)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn first(text: &'static [u8]) -> Result<Command, Malformed> {
+        parse(&Bytes::from_static(text))
+    }
+
+    #[test]
+    fn requests_of_the_first_version_are_read_as_ever() {
+        let put = |topic: &str, value: &'static [u8]| {
+            Ok(Command::Put { topic: topic.into(), value: Bytes::from_static(value) })
+        };
+        assert_eq!(first(b"PUT t a b  c \n"), put("t", b"a b  c"));
+        assert_eq!(first(b"PUT t  a"), put("t", b" a"));
+        assert_eq!(first(b"GET t more words"), Ok(Command::Get { topic: "t".into() }));
+        assert_eq!(first(b"PUT\nt a"), Err(Malformed::Unknown));
+        assert_eq!(first(b"METRICS please"), Ok(Command::Metrics));
+    }
+
+    #[test]
+    fn every_command_of_the_table_is_known() {
+        for spec in COMMANDS {
+            let parsed = parse(&Bytes::from(spec.word));
+            assert_ne!(parsed, Err(Malformed::Unknown), "{}", spec.word);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_behind_any_word_are_read_without_panic(
+            index in 0..COMMANDS.len(),
+            rest in prop::collection::vec(prop::sample::select(b" \nt0123=@-ea\xff".to_vec()), 0..40),
+        ) {
+            let mut body = COMMANDS[index].word.as_bytes().to_vec();
+            body.extend(rest);
+            let body = Bytes::from(body);
+            if let Ok(Command::Append(append)) = parse(&body) {
+                let bytes: usize = append.values.iter().map(Bytes::len).sum();
+                prop_assert!(bytes < body.len());
+            }
+        }
+
+        #[test]
+        fn records_of_an_append_are_cut_by_their_lengths(
+            values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 1..20),
+        ) {
+            let mut body = b"APPEND t expect=7".to_vec();
+            values.iter().for_each(|value| body.extend(format!(" {}", value.len()).bytes()));
+            body.push(b'\n');
+            body.extend(values.concat());
+            let append = Append {
+                topic: "t".into(),
+                expected: Some(Offset(7)),
+                session: None,
+                attempt: AttemptId::NONE,
+                values: values.into_iter().map(Bytes::from).collect(),
+            };
+            prop_assert_eq!(parse(&body.into()), Ok(Command::Append(append)));
+        }
+    }
+}

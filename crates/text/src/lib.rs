@@ -19,6 +19,8 @@ mod records;
 pub mod reply;
 mod server;
 mod session;
+#[cfg(test)]
+mod session_test;
 pub mod wire;
 
 pub use front::{Front, OpenError, Settings};
