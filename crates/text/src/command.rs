@@ -66,19 +66,19 @@ pub const COMMANDS: &[Spec] = &[
     ),
     spec(
         "READ",
-        "<topic> <offset|start|end|@cursor> [records=<n>] [bytes=<n>] [wait=<ms>]",
+        "<topic> <place>|@<cursor> [records=<n>] [bytes=<n>] [wait=<ms>]",
         "read records from an offset on",
     ),
     spec(
         "FOLLOW",
-        "<topic> <offset|start|end|@cursor> [records=<n>] [bytes=<n>]",
+        "<topic> <place>|@<cursor> [records=<n>] [bytes=<n>]",
         "have records pushed until the next request",
     ),
     spec("STOP", "", "end a FOLLOW"),
-    spec("CURSOR", "<topic> <name> [<offset|start|end>]", "make a cursor unless it exists"),
+    spec("CURSOR", "<topic> <name> [<place>]", "make a cursor unless it exists"),
     spec("CURSORS", "<topic>", "list cursors and their positions"),
     spec("ACK", "<topic> <name> <offset> [relaxed]", "move a cursor forward"),
-    spec("SEEK", "<topic> <name> <offset|start|end>", "move a cursor anywhere"),
+    spec("SEEK", "<topic> <name> <place>", "move a cursor anywhere"),
     spec("FORGET", "<topic> <name>", "delete a cursor"),
     spec("ACQUIRE", "<topic> <lease-ms>", "take the exclusive right to append"),
     spec("RENEW", "<topic> <session> <lease-ms>", "keep a session"),
@@ -499,8 +499,12 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_table_is_known() {
+    fn every_command_of_the_table_is_known_and_documented() {
+        let document = include_str!("../../../docs/protocols/text.md");
         for spec in COMMANDS {
+            let row = format!("| `{} {}", spec.word, spec.arguments.replace('|', "\\|"));
+            let row = format!("{}`", row.trim_end());
+            assert!(document.contains(&row), "docs/protocols/text.md has no {row}");
             let parsed = parse(&Bytes::from(spec.word));
             assert_ne!(parsed, Err(Malformed::Unknown), "{}", spec.word);
         }

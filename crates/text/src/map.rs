@@ -67,7 +67,7 @@ pub(crate) enum Error {
         end: Offset,
     },
     /// The records are gone.
-    #[error("{} the topic begins at {}", .at.0, .start.0)]
+    #[error("offset {} is trimmed; the topic begins at {}", .at.0, .start.0)]
     Trimmed {
         /// What was asked.
         at: Offset,
