@@ -48,8 +48,8 @@ impl Client {
         let mut left = u64::from(u32::from_le_bytes(length));
         let mut body = Vec::new();
         while left > 0 {
-            let part = self.socket.by_ref().take(left.min(READ_BYTES));
-            let read = { part }.read_to_end(&mut body).map_err(|error| broken(&error))? as u64;
+            let mut part = (&self.socket).take(left.min(READ_BYTES));
+            let read = part.read_to_end(&mut body).map_err(|error| broken(&error))? as u64;
             if read == 0 {
                 return Err(broken(&std::io::ErrorKind::UnexpectedEof.into()));
             }
