@@ -13,4 +13,5 @@ mod groups;
 mod idempotence;
 mod lookups;
 mod records;
+mod text;
 mod topics;

@@ -37,6 +37,8 @@ pub enum Stop {
 #[derive(Debug)]
 pub struct Server {
     address: String,
+    /// Where it listens for text clients, if it does.
+    text: Option<String>,
     /// Nothing for an external broker.
     home: Option<TempDir>,
     child: Option<Child>,
@@ -47,12 +49,25 @@ impl Server {
     #[must_use]
     pub fn start() -> Server {
         if let Ok(address) = std::env::var("THETIS_E2E_BOOTSTRAP") {
-            return Server { address, home: None, child: None };
+            return Server { address, text: None, home: None, child: None };
         }
+        Server::start_at(free_address(), None)
+    }
+
+    /// Like `start_ours`, with a listener for text clients.
+    #[must_use]
+    pub fn start_with_text(test: &str) -> Option<Server> {
+        if std::env::var_os("THETIS_E2E_BOOTSTRAP").is_some() {
+            say(&format!("SKIPPED {test}: an external broker has no text listener"));
+            return None;
+        }
+        Some(Server::start_at(free_address(), Some(free_address())))
+    }
+
+    fn start_at(address: String, text: Option<String>) -> Server {
         let home = tempfile::Builder::new().prefix("thetis-e2e-").tempdir();
         let home = home.expect("a temporary directory can be made");
-        let address = free_address();
-        let mut server = Server { address, home: Some(home), child: None };
+        let mut server = Server { address, text, home: Some(home), child: None };
         server.launch();
         server
     }
@@ -72,6 +87,15 @@ impl Server {
     #[must_use]
     pub fn bootstrap(&self) -> &str {
         &self.address
+    }
+
+    /// `host:port` for text clients.
+    ///
+    /// # Panics
+    /// When the server was started without.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.text.as_deref().expect("the server was started with a text listener")
     }
 
     /// The data directory; `None` for an external broker.
@@ -124,7 +148,11 @@ impl Server {
     fn launch(&mut self) {
         let home = self.home.as_ref().expect("an external broker is never started");
         let log = open_log(&home.path().join("log"));
-        let mut child = serve(&home.path().join("data"), &self.address)
+        let mut command = serve(&home.path().join("data"), &self.address);
+        if let Some(text) = &self.text {
+            command.arg("--text").arg(text);
+        }
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(log.try_clone().expect("a file handle can be cloned"))
             .spawn()
@@ -170,7 +198,8 @@ pub fn free_address() -> String {
 }
 
 /// The program under test.
-fn program() -> PathBuf {
+#[must_use]
+pub fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("THETIS_E2E_BINARY") {
         return path.into();
     }

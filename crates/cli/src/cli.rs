@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, SettingFlags, explain};
 use crate::exit::{self, Exit, Failure};
-use crate::{consume, inspect, output, produce, serve, topic, verify, version};
+use crate::{consume, inspect, output, produce, repl, serve, topic, verify, version};
 
 /// One durable stream store under several protocols.
 #[derive(Parser, Debug)]
@@ -32,6 +32,8 @@ enum Command {
     Produce(produce::ProduceArgs),
     /// Print the records of a topic.
     Consume(consume::ConsumeArgs),
+    /// Speak the text protocol with a node, typed or piped.
+    Repl(repl::ReplArgs),
     /// Show the files and frames of a data directory's journal.
     Inspect(inspect::InspectArgs),
     /// Read every byte of a data directory's journal and report damage and gaps.
@@ -69,6 +71,7 @@ impl Cli {
             Command::Topic(command) => topic::run(file, command),
             Command::Produce(args) => produce::run(file, args),
             Command::Consume(args) => consume::run(file, args),
+            Command::Repl(args) => repl::run(file, args),
             Command::Inspect(args) => inspect::run(file, args),
             Command::Verify(args) => verify::run(file, args),
             Command::Config(ConfigCommand::Explain(args)) => {

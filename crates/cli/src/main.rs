@@ -14,6 +14,7 @@ mod exit;
 mod inspect;
 mod output;
 mod produce;
+mod repl;
 mod serve;
 mod server;
 mod topic;

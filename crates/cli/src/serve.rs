@@ -37,6 +37,8 @@ struct Ready<'a> {
     ready: bool,
     kafka: String,
     advertised: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     durability: &'a str,
     io: &'a str,
     data: String,
@@ -99,6 +101,7 @@ fn announce(settings: &Settings, node: &Node, json: bool) -> Result<(), Failure>
             ready: true,
             kafka: facts.kafka.to_string(),
             advertised: facts.advertised.to_string(),
+            text: facts.text.map(|at| at.to_string()),
             durability: settings.durability.name(),
             io: &facts.io_path,
             data: settings.data_dir.display().to_string(),

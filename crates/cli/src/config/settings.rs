@@ -8,7 +8,8 @@ use std::time::Duration;
 use thetis_types::Durability;
 
 use super::value::{
-    Address, Advertised, ByteSize, LogFormat, LogLevel, Retention, Value, ValueError,
+    Address, Advertised, ByteSize, Listen, LogFormat, LogLevel, OptionalFile, Retention, Value,
+    ValueError,
 };
 
 /// One row of the table.
@@ -108,6 +109,15 @@ settings! {
     /// Address Kafka clients are told to come back to, as they see it.
     kafka_advertised: Advertised {
         key: "kafka.advertised", flag: "kafka-advertised", default: "listen",
+    }
+
+    /// Address the text listener accepts on; empty for none. Port 0 lets the kernel choose.
+    text_listen: Listen { key: "text.listen", flag: "text", default: "" }
+
+    /// File whose first line text clients must say with AUTH; empty lets everybody in who reaches
+    /// the listener.
+    text_token_file: OptionalFile {
+        key: "text.token_file", flag: "text-token-file", default: "",
     }
 
     /// Size of one journal file. Larger files cost fewer switches and give space back later.

@@ -232,6 +232,49 @@ impl Value for Advertised {
     }
 }
 
+/// An address to listen on, or none.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Listen {
+    /// Nobody is listened to.
+    Off,
+    /// This one.
+    At(Address),
+}
+
+impl Value for Listen {
+    const UNIT: &'static str = "host:port|empty";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        if text.is_empty() {
+            return Ok(Listen::Off);
+        }
+        Address::parse(text).map(Listen::At)
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Listen::Off => String::new(),
+            Listen::At(address) => address.show(),
+        }
+    }
+}
+
+/// A file, or none.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct OptionalFile(pub(crate) Option<PathBuf>);
+
+impl Value for OptionalFile {
+    const UNIT: &'static str = "path|empty";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Ok(OptionalFile((!text.is_empty()).then(|| PathBuf::from(text))))
+    }
+
+    fn show(&self) -> String {
+        self.0.as_ref().map_or_else(String::new, |path| path.display().to_string())
+    }
+}
+
 impl Value for PathBuf {
     const UNIT: &'static str = "path";
 

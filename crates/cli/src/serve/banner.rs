@@ -24,7 +24,7 @@ thetis {version}
   durability  {durability}: {survives}
   i/o         {io}
   kafka       {kafka}, clients come back to {at}
-
+{text}
 Next:
   echo hello | kcat -P -b {at} -t greetings
   kcat -C -b {at} -t greetings -o beginning -e
@@ -37,5 +37,8 @@ Next:
         durability = settings.durability,
         io = facts.io_path,
         kafka = facts.kafka,
+        text = facts.text.map_or_else(String::new, |at| {
+            format!("  text        {at}, such as thetis repl --addr {at}\n")
+        }),
     )
 }

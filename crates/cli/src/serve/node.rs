@@ -1,5 +1,5 @@
-//! The parts of a running node and the order in which they start and stop: listener, store, Kafka
-//! front, upkeep. This is the one place that knows all of them; `serve.rs` knows only [`Node`].
+//! The parts of a running node and the order in which they start and stop: listeners, store, fronts,
+//! upkeep. This is the one place that knows all of them; `serve.rs` knows only [`Node`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use thetis::{Options, SystemClock, Thetis};
 use thetis_kafka::{Broker, Server};
+use thetis_text::Front;
 use thetis_types::clock::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::settings::Settings;
-use crate::config::value::{Address, Advertised, Retention};
+use crate::config::value::{Address, Advertised, Listen, OptionalFile, Retention};
 use crate::exit::{Exit, Failure};
 
 /// Time between two rounds of upkeep: retention, then giving back space.
@@ -29,6 +30,8 @@ pub(super) struct Facts {
     pub(super) kafka: SocketAddr,
     /// The address clients are told to come back to.
     pub(super) advertised: Address,
+    /// The address the text listener is bound to, if there is one.
+    pub(super) text: Option<SocketAddr>,
     /// How the journal writes, and why so.
     pub(super) io_path: String,
 }
@@ -41,7 +44,14 @@ pub(super) struct Node {
     broker: Arc<Broker>,
     stop: watch::Sender<bool>,
     kafka: JoinHandle<()>,
+    text: Option<Text>,
     upkeep: JoinHandle<()>,
+}
+
+/// The text front and its listener.
+struct Text {
+    front: Arc<Front>,
+    server: JoinHandle<()>,
 }
 
 impl Node {
@@ -50,41 +60,73 @@ impl Node {
     /// Cancel safety: a cancelled start leaves nothing running; an opened store is closed by its
     /// drop and recovers at the next start.
     pub(super) async fn start(settings: &Settings) -> Result<Node, Failure> {
-        let listener = bind(settings).await?;
-        let bound = listener.local_addr().map_err(|error| cannot_listen(settings, &error))?;
+        let (listener, bound) = bind(&settings.kafka_listen, "kafka").await?;
         let advertised = advertised(settings, bound);
+        let text = match &settings.text_listen {
+            Listen::Off => None,
+            Listen::At(address) => Some((bind(address, "text").await?, token(settings)?)),
+        };
         let thetis = open(settings)?;
         let broker = Broker::open(thetis.catalog().clone(), front(settings, &advertised))
             .map_err(|error| Failure::new(Exit::Failed, format!("the Kafka front: {error}")))?;
+        let text_bound = text.as_ref().map(|((_, bound), _)| *bound);
         let (stop, stopped) = watch::channel(false);
+        let text = match text {
+            None => None,
+            Some(((listener, bound), token)) => {
+                let front = text_front(&thetis, bound, token)?;
+                let server = thetis_text::Server::new(listener, front.clone());
+                Some(Text { front, server: tokio::spawn(server.run(stopped.clone())) })
+            }
+        };
         let kafka = tokio::spawn(Server::new(listener, broker.clone()).run(stopped.clone()));
         let upkeep = tokio::spawn(keep_up(thetis.clone(), stopped));
-        let facts =
-            Facts { kafka: bound, advertised, io_path: thetis.journal().io_path().to_string() };
-        Ok(Node { facts, thetis, broker, stop, kafka, upkeep })
+        let io_path = thetis.journal().io_path().to_string();
+        let facts = Facts { kafka: bound, advertised, text: text_bound, io_path };
+        Ok(Node { facts, thetis, broker, stop, kafka, text, upkeep })
     }
 
     /// Waits until a part fails that the node cannot run without.
     ///
     /// Cancel safety: safe; the failure stays for the next caller.
     pub(super) async fn failed(&mut self) -> Failure {
-        match (&mut self.kafka).await {
-            Ok(()) => Failure::new(Exit::Failed, "the Kafka listener ended".to_owned()),
-            Err(error) => Failure::new(Exit::Failed, format!("the Kafka listener ended: {error}")),
-        }
+        let text = async {
+            match &mut self.text {
+                Some(text) => (&mut text.server).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (name, ended) = tokio::select! {
+            ended = &mut self.kafka => ("Kafka", ended),
+            ended = text => ("text", ended),
+        };
+        let why = ended.err().map(|error| format!(": {error}")).unwrap_or_default();
+        Failure::new(Exit::Failed, format!("the {name} listener ended{why}"))
     }
 
     /// Accepts no more clients, lets requests in flight finish, flushes and closes the store.
     pub(super) async fn stop(self) -> Result<(), Failure> {
-        let Node { thetis, broker, stop, kafka, upkeep, .. } = self;
+        let Node { thetis, broker, stop, kafka, text, upkeep, .. } = self;
         // Both end with this; if one is gone already there is nothing to wait for.
         let _ = stop.send(true);
         if !kafka.is_finished() {
             let _ = kafka.await;
         }
+        let text = match text {
+            Some(Text { front, server }) => {
+                if !server.is_finished() {
+                    let _ = server.await;
+                }
+                Some(front)
+            }
+            None => None,
+        };
         let _ = upkeep.await;
         tokio::task::block_in_place(move || {
             broker.close();
+            if let Some(front) = text {
+                front.close();
+            }
             thetis.close()
         })
         .map_err(|error| {
@@ -201,25 +243,51 @@ async fn keep_up(thetis: Thetis, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Binds the Kafka listener.
-async fn bind(settings: &Settings) -> Result<TcpListener, Failure> {
-    let listen = &settings.kafka_listen;
-    TcpListener::bind((listen.host.as_str(), listen.port))
-        .await
-        .map_err(|error| cannot_listen(settings, &error))
+/// Binds a listener, the flag being the one that chooses its address.
+async fn bind(listen: &Address, flag: &str) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bound = async {
+        let listener = TcpListener::bind((listen.host.as_str(), listen.port)).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bound.await.map_err(|error: std::io::Error| {
+        let failure = Failure::new(Exit::Failed, format!("could not listen on {listen}: {error}"));
+        failure.hint(match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!("another process has the port; choose one with --{flag} HOST:PORT")
+            }
+            _ => format!("choose an address of this machine with --{flag} HOST:PORT"),
+        })
+    })
 }
 
-fn cannot_listen(settings: &Settings, error: &std::io::Error) -> Failure {
-    let failure = Failure::new(
-        Exit::Failed,
-        format!("could not listen on {}: {error}", settings.kafka_listen),
-    );
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            failure.hint("another process has the port; choose one with --kafka HOST:PORT")
-        }
-        _ => failure.hint("choose an address of this machine with --kafka HOST:PORT"),
+/// What text clients must say, from the first line of its file.
+fn token(settings: &Settings) -> Result<Option<String>, Failure> {
+    let OptionalFile(Some(path)) = &settings.text_token_file else { return Ok(None) };
+    let at = path.display();
+    let failed = |why: String| Failure::new(Exit::Failed, format!("text.token_file {at}: {why}"));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.is_empty() || token.contains(char::is_whitespace) {
+        let fault = failed("its first line is no token: one word without spaces".to_owned());
+        return Err(fault.hint("write one, such as: openssl rand -hex 32 > FILE"));
     }
+    Ok(Some(token.to_owned()))
+}
+
+/// The text front over the topics of an opened directory.
+fn text_front(
+    thetis: &Thetis,
+    bound: SocketAddr,
+    token: Option<String>,
+) -> Result<Arc<Front>, Failure> {
+    let settings = thetis_text::Settings {
+        address: bound.to_string(),
+        token,
+        ..thetis_text::Settings::default()
+    };
+    let opened = tokio::task::block_in_place(|| Front::open(thetis.catalog().clone(), settings));
+    opened.map_err(|error| Failure::new(Exit::Failed, format!("the text front: {error}")))
 }
 
 /// The advertised address; the listener's own when none is set.

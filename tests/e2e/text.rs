@@ -1,0 +1,159 @@
+//! The text front: answers as its first clients know them, what a kill leaves, and the prompt when
+//! it is piped. The protocol is docs/protocols/text.md.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+
+use thetis_e2e::server::{Server, Stop, program};
+use thetis_e2e::{repository, reproduce};
+
+/// A connection of one request at a time.
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(server: &Server) -> Client {
+        Client(TcpStream::connect(server.text()).expect("the server listens"))
+    }
+
+    fn send(&mut self, body: &str) {
+        let length = u32::try_from(body.len()).expect("it is small");
+        let frame = [&length.to_le_bytes(), body.as_bytes()].concat();
+        self.0.write_all(&frame).expect("the connection holds");
+    }
+
+    fn receive(&mut self) -> String {
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).expect("the connection holds");
+        let mut body = vec![0; u32::from_le_bytes(length) as usize];
+        self.0.read_exact(&mut body).expect("the connection holds");
+        String::from_utf8(body).expect("the test's records are text")
+    }
+
+    fn ask(&mut self, body: &str) -> String {
+        self.send(body);
+        self.receive()
+    }
+}
+
+#[test]
+fn answers_are_those_the_first_clients_know() {
+    const TEST: &str = "text::answers_are_those_the_first_clients_know";
+    reproduce(TEST);
+    let Some(server) = Server::start_with_text(TEST) else { return };
+    let script = repository().join("tests/clients/python/text_transcript.py");
+    let output = Command::new("python3").arg(script).arg(server.text()).output();
+    let output = output.expect("python3 is installed");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.starts_with("ok "), "{said}");
+}
+
+/// Without durable positions a kill would lose what was answered, or begin the queue again.
+#[test]
+fn what_was_answered_is_there_after_a_kill() {
+    const TEST: &str = "text::what_was_answered_is_there_after_a_kill";
+    reproduce(TEST);
+    let Some(mut server) = Server::start_with_text(TEST) else { return };
+    let mut written = 0;
+    let mut acknowledged = 0;
+    for round in 0..5 {
+        let mut client = Client::connect(&server);
+        assert_eq!(client.ask("REGISTER t"), "OK");
+        // The position is where it was acknowledged last, exactly.
+        assert_eq!(client.ask("CURSOR t c"), format!("OK {acknowledged}"));
+        let all = client.ask("READ t 0 records=10000");
+        let values: Vec<&str> =
+            all.split_once('\n').map(|(_, v)| v.split(';')).into_iter().flatten().collect();
+        let expected: Vec<String> = (0..written).map(|number| format!("m{number}")).collect();
+        let found: Vec<&str> = values.into_iter().filter(|value| !value.is_empty()).collect();
+        assert_eq!(found, expected, "round {round}");
+        for _ in 0..40 {
+            client.send(&format!("PUT t m{written};"));
+            assert_eq!(client.receive(), "OK");
+            written += 1;
+        }
+        acknowledged += 17;
+        assert_eq!(client.ask(&format!("ACK t c {acknowledged}")), format!("OK {acknowledged}"));
+        server.restart(Stop::Kill);
+    }
+}
+
+/// A kill may have GET give records again, and none may be passed over. An orderly stop gives none
+/// again.
+#[test]
+fn the_queue_loses_nothing() {
+    const TEST: &str = "text::the_queue_loses_nothing";
+    reproduce(TEST);
+    let Some(mut server) = Server::start_with_text(TEST) else { return };
+    let mut client = Client::connect(&server);
+    assert_eq!(client.ask("REGISTER t"), "OK");
+    for number in 0..100 {
+        assert_eq!(client.ask(&format!("PUT t {number}")), "OK");
+    }
+    let mut next = 0;
+    let mut take = |server: &Server, count: u32| {
+        let mut client = Client::connect(server);
+        for _ in 0..count {
+            let reply = client.ask("GET t");
+            let number: u32 =
+                reply.strip_prefix("OK ").expect("there are more").parse().expect("a number");
+            assert!(number <= next, "{} was passed over", next);
+            next = next.max(number + 1);
+        }
+        next
+    };
+    take(&server, 30);
+    server.restart(Stop::Kill);
+    let taken = take(&server, 40);
+    server.restart(Stop::Term);
+    let mut client = Client::connect(&server);
+    assert_eq!(client.ask("GET t"), format!("OK {taken}"), "an orderly stop gives nothing again");
+}
+
+fn repl(server: &Server, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(program())
+        .args(["repl", "--addr", server.text()])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    stdin.write_all(input.as_bytes()).expect("the program reads");
+    drop(stdin);
+    child.wait_with_output().expect("a child can be waited for")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_prompt_can_be_piped() {
+    const TEST: &str = "text::the_prompt_can_be_piped";
+    reproduce(TEST);
+    let Some(mut server) = Server::start_with_text(TEST) else { return };
+    let done =
+        repl(&server, &[], "register t\n# a note\nput t one\nappend t two = 2\nREAD t 0\nget t\n");
+    assert_eq!(said(&done), "OK\nOK\nOK 1 2 disk\n       0  one\n       1  two = 2\nOK one\n");
+    assert_eq!(done.status.code(), Some(0));
+
+    let stopped = repl(&server, &[], "get nowhere\nget t\n");
+    assert_eq!(said(&stopped), "ERR unknown topic nowhere\n");
+    assert_eq!(stopped.status.code(), Some(1));
+
+    let went_on = repl(&server, &["--keep-going", "--json"], "get nowhere\nget t\nget t\n");
+    let expected = concat!(
+        "{\"status\":\"ERR\",\"value\":\"unknown topic nowhere\"}\n",
+        "{\"status\":\"OK\",\"value\":\"two = 2\"}\n",
+        "{\"status\":\"EMPTY\"}\n",
+    );
+    assert_eq!(said(&went_on), expected);
+    assert_eq!(went_on.status.code(), Some(1));
+
+    server.stop(Stop::Term);
+    let unreachable = repl(&server, &[], "get t\n");
+    assert_eq!(unreachable.status.code(), Some(4));
+}
