@@ -132,8 +132,10 @@ impl StreamRecord {
         if checkpoint.end < trim {
             return Err(damaged("trimmed past its checkpoint"));
         }
-        if checkpoint.end.0 > OFFSET_MAX {
-            return Err(damaged("an end beyond the largest offset"));
+        // Each commit adds a version, an offset and bytes to these; no stream lives to see this.
+        let Head { version, end, bytes, .. } = checkpoint;
+        if [version.0, end.0, bytes].iter().any(|count| *count > OFFSET_MAX) {
+            return Err(damaged("a checkpoint beyond what a stream reaches"));
         }
         Ok(StreamRecord {
             lifecycle,
@@ -191,12 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_no_stream_reaches_is_damage() {
-        let mut beyond = record();
-        beyond.checkpoint.end = Offset(OFFSET_MAX);
-        assert_eq!(StreamRecord::decode(&beyond.encode()), Ok(beyond.clone()));
-        beyond.checkpoint.end = Offset(OFFSET_MAX + 1);
-        assert!(StreamRecord::decode(&beyond.encode()).is_err());
+    fn a_checkpoint_that_no_stream_reaches_is_damage() {
+        let counts: [fn(&mut Head) -> &mut u64; 3] =
+            [|head| &mut head.end.0, |head| &mut head.version.0, |head| &mut head.bytes];
+        for count in counts {
+            let mut beyond = record();
+            *count(&mut beyond.checkpoint) = OFFSET_MAX;
+            assert_eq!(StreamRecord::decode(&beyond.encode()), Ok(beyond.clone()));
+            *count(&mut beyond.checkpoint) += 1;
+            assert!(StreamRecord::decode(&beyond.encode()).is_err());
+        }
     }
 
     #[test]
