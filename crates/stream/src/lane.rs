@@ -107,18 +107,21 @@ impl Lane {
         Stream { lane: Arc::new(lane) }
     }
 
+    /// Everything up to `at` is safe at `level`: the head advances, and those who wait are told.
+    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) {
+        let before = state.head;
+        if state.safe(at, level) {
+            self.committed.store(state.head.end.0, Ordering::Release);
+            self.shared.landed(state.head.bytes - before.bytes);
+            self.moved.notify(usize::MAX);
+        }
+    }
+
     /// What the WAL said of `at`: the head advances, or the stream stops.
     fn settle(&self, at: Position, level: Durability, result: Result<(), &FlushError>) -> Head {
         let mut state = self.state.lock();
         match result {
-            Ok(()) => {
-                let before = state.head;
-                if state.safe(at, level) {
-                    self.committed.store(state.head.end.0, Ordering::Release);
-                    self.shared.landed(state.head.bytes - before.bytes);
-                    self.moved.notify(usize::MAX);
-                }
-            }
+            Ok(()) => self.advance(&mut state, at, level),
             Err(error) => {
                 if !state.is_broken() {
                     state.wal_failed();
@@ -228,8 +231,15 @@ impl Stream {
         };
         let asked = self.durability();
         let level = state.placed(placement, at, asked);
+        let step = if lane.shared.wal.reached(at, level) {
+            // Safe by being copied: committed under the lock that is held anyway.
+            lane.advance(&mut state, at, level);
+            Step::Safe(state.head)
+        } else {
+            Step::Placed
+        };
         drop(state);
-        Ok(Appending { lane: lane.clone(), placement, at, level, asked, step: Step::Placed })
+        Ok(Appending { lane: lane.clone(), placement, at, level, asked, step })
     }
 
     /// Whole entries from `from` on, the first covering it: at most `bytes_max` bytes of payload,
@@ -588,6 +598,8 @@ pub struct Appending {
 enum Step {
     /// Nobody waits for the WAL yet.
     Placed,
+    /// Safe when it was placed; the head after that.
+    Safe(Head),
     /// The WAL will call back and leave its answer here.
     Called(Arc<Slot>),
     /// The answer was taken.
@@ -612,37 +624,41 @@ impl Appending {
     /// # Errors
     /// The WAL failed: it may or may not have committed.
     pub fn wait(mut self) -> Result<Receipt, AppendError> {
-        let result = match std::mem::replace(&mut self.step, Step::Done) {
+        match std::mem::replace(&mut self.step, Step::Done) {
+            Step::Safe(head) => Ok(self.receipt(head)),
             Step::Called(slot) => loop {
                 let listener = slot.answered.listen();
                 if let Some(result) = slot.answer.lock().take() {
-                    break result;
+                    break self.answer(result);
                 }
                 listener.wait();
             },
             Step::Placed | Step::Done => {
                 let result = self.lane.shared.wal.wait(self.at, self.level);
                 self.lane.settle(self.at, self.level, result.as_ref().map(|()| ()));
-                result
+                self.answer(result)
             }
-        };
-        self.receipt(result)
+        }
     }
 
-    fn receipt(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
+    fn answer(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
         let stream = self.lane.id;
-        if let Err(source) = result {
-            return Err(AppendError::Unknown { stream, source });
+        match result {
+            Err(source) => Err(AppendError::Unknown { stream, source }),
+            Ok(()) => Ok(self.receipt(self.lane.state.lock().head)),
         }
-        let (head, made) = (self.lane.state.lock().head, self.placement.head);
+    }
+
+    fn receipt(&self, head: Head) -> Receipt {
+        let made = self.placement.head;
         assert!(invariants::ack_durable(&head, &made, self.level, self.asked), "ACK-DURABLE");
-        Ok(Receipt {
-            stream,
+        Receipt {
+            stream: self.lane.id,
             range: self.range(),
             version: made.version,
             epoch: made.epoch,
             durability: self.level,
-        })
+        }
     }
 
     /// Has the WAL make the append safe and the head advance, whether anyone waits or not. A caller
@@ -677,13 +693,16 @@ impl Appending {
     /// # Errors
     /// The WAL failed: it may or may not have committed.
     pub async fn committed(mut self) -> Result<Receipt, AppendError> {
+        if let Step::Safe(head) = self.step {
+            return Ok(self.receipt(head));
+        }
         let slot = self.call();
         loop {
             let listener = slot.answered.listen();
             let answer = slot.answer.lock().take();
             if let Some(result) = answer {
                 self.step = Step::Done;
-                return self.receipt(result);
+                return self.answer(result);
             }
             listener.await;
         }

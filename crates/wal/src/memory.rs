@@ -111,6 +111,10 @@ impl Wal for MemoryWal {
         self.inner.lock().reach(at, level)
     }
 
+    fn reached(&self, at: Position, level: Durability) -> bool {
+        self.inner.lock().safe[level as usize] >= at.0
+    }
+
     fn when(&self, at: Position, level: Durability, then: Then) {
         let result = self.inner.lock().reach(at, level);
         then(result);
