@@ -19,6 +19,9 @@ use crate::writer::{Next, Writer, frames_bytes_max};
 /// Bytes a trim mark takes at most.
 const TRIM_BYTES_MAX: u64 = (2 * HEADER) as u64;
 
+/// Windows of mapped files that wait to be let go of before the sealer is woken for them.
+const EVICTED_WAKE: usize = 8;
+
 impl Shared {
     /// Makes room for frames of at most `bytes`: rolls over to the prepared file when the active
     /// one is full, and waits for it to be prepared. The only place where an append waits.
@@ -99,6 +102,9 @@ impl Shared {
     /// Ends an append: what was copied is there for all to see. Returns the position behind it.
     fn appended(&self, writer: &Writer) -> Position {
         writer.publish();
+        if writer.evicted.len() >= EVICTED_WAKE {
+            self.seal.notify_one();
+        }
         self.wake_ticker(writer);
         Position(writer.end)
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use thetis_types::StreamId;
 
-use crate::chunk::{CHUNK, Pen};
+use crate::chunk::{CHUNK, Chunk, Pen};
 use crate::disk::{Disk, Promise};
 use crate::files::JournalFile;
 use crate::format::file::{self, FRAMES_AT, FileHeader};
@@ -124,12 +124,6 @@ impl Shared {
                 writer = self.writer.lock();
                 continue;
             }
-            if !writer.evicted.is_empty() {
-                // The last window of a file unmaps it: milliseconds that no append waits for.
-                let evicted = std::mem::take(&mut writer.evicted);
-                MutexGuard::unlocked(&mut writer, || drop(evicted));
-                continue;
-            }
             if writer.stop {
                 return;
             }
@@ -164,10 +158,29 @@ impl Shared {
         }
     }
 
+    /// Gives back windows of mapped files, and the page cache behind them.
+    ///
+    /// PERF: pages given back are the next file's: memory that is warm, and on a virtual machine
+    /// backed by the host (64 MiB of zeros take 12 ms there, 50 to 100 in memory never touched).
+    fn let_go(&self, evicted: Vec<(Arc<JournalFile>, u64, Arc<Chunk>)>) {
+        for (file, at, window) in evicted {
+            // The last window of a file unmaps it: milliseconds that no append waits for.
+            drop(window);
+            if let Ok(io) = self.io(&file) {
+                io.forget(at..at + CHUNK as u64);
+            }
+        }
+    }
+
     /// Seals files as they fill until the journal stops.
     pub(crate) fn seal_files(&self) {
         let mut writer = self.writer.lock();
         loop {
+            if !writer.evicted.is_empty() {
+                let evicted = std::mem::take(&mut writer.evicted);
+                MutexGuard::unlocked(&mut writer, || self.let_go(evicted));
+                continue;
+            }
             if writer.stop {
                 return;
             }

@@ -91,8 +91,9 @@ pub(crate) struct Writer {
     cached: VecDeque<(Arc<JournalFile>, usize)>,
     cached_bytes_max: u64,
     pool: Vec<Arc<Chunk>>,
-    /// Windows of mapped files nobody will read here any more, to be let go of elsewhere.
-    pub(crate) evicted: Vec<Arc<Chunk>>,
+    /// Windows of mapped files nobody will read here any more, to be let go of elsewhere, and the
+    /// byte of the file each begins at.
+    pub(crate) evicted: Vec<(Arc<JournalFile>, u64, Arc<Chunk>)>,
     marks: Arc<Marks>,
     pub(crate) appended_bytes: u64,
     pub(crate) flushes: u64,
@@ -319,7 +320,10 @@ impl Writer {
                 break;
             }
             match file.evict_chunk(*number) {
-                Some(chunk) if chunk.is_mapped() => self.evicted.push(chunk),
+                Some(chunk) if chunk.is_mapped() => {
+                    let at = *number as u64 * CHUNK as u64;
+                    self.evicted.push((Arc::clone(file), at, chunk));
+                }
                 Some(chunk) if self.pool.len() < POOL_CHUNKS_MAX => self.pool.push(chunk),
                 _ => {}
             }

@@ -261,6 +261,55 @@ fn out_of_order_appends_are_refused() {
     }
 }
 
+const KILL_DIR: &str = "JOURNAL_KILL_DIR";
+
+/// The process that [`what_os_answered_survives_a_kill`] kills: says each append that was answered.
+#[test]
+#[ignore = "a part of what_os_answered_survives_a_kill, which runs it"]
+fn appends_until_killed() {
+    let dir = std::env::var(KILL_DIR).unwrap();
+    // Long enough that nothing but the mapping, or the answer's own write, can save a byte.
+    let os_flush_interval = std::time::Duration::from_secs(3600);
+    let io = if dir.ends_with("buffered") { IoChoice::Buffered } else { IoChoice::Auto };
+    let (journal, _) = open(dir.as_ref(), Options { io, os_flush_interval, ..small() });
+    let log = journal.log(StreamId(1));
+    for n in 0.. {
+        let at = append(&log, &entry(payload(n, 1500), 2, 0)).unwrap();
+        journal.wait(at, Durability::Os).unwrap();
+        println!("answered {n}");
+    }
+}
+
+#[test]
+fn what_os_answered_survives_a_kill() {
+    for (name, count) in [("mapped", 10_u64), ("mapped", 5000), ("buffered", 5000)] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join(name);
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
+            .env(KILL_DIR, &dir)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let answered = lines.map_while(Result::ok).filter(|line| line.contains("answered"));
+        assert_eq!(u64::try_from(answered.take(mem(count)).count()).unwrap(), count);
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let (journal, found) = open(&dir, small());
+        assert!(found.damage.is_empty(), "{:?}", found.damage);
+        let log = journal.log(StreamId(1));
+        let head = log.head().unwrap();
+        assert!(head.version.0 >= count, "{head:?} of {count} answered");
+        check(&log, head.version.0, 1500);
+    }
+}
+
+fn mem(count: u64) -> usize {
+    usize::try_from(count).unwrap()
+}
+
 /// A trim was made durable, the records it was about were of a level that did not survive: the
 /// stream goes on at the trim offset, and neither recovery nor verification calls that a hole.
 #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::ReadWriteFlags;
 
 use super::{Disk, File, IoChoice, IoPath, Mapping, Promise};
@@ -84,6 +84,17 @@ impl OsDisk {
         })();
         let _ = fs::remove_file(&path);
         outcome
+    }
+}
+
+/// The lock on a directory.
+struct Lock(fs::File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process being started elsewhere in this one holds a copy of the
+        // descriptor until it runs, and with it the lock.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -157,7 +168,7 @@ impl Disk for OsDisk {
         let file = options.write(true).create(true).truncate(false).open(self.path.join(LOCK))?;
         // Held by the open description, so two journals of one process exclude each other too.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        Ok(Box::new(Lock(file)))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -228,6 +239,11 @@ impl File for OsFile {
 
     fn sync_mapped(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
         mapping.sync(mem(range.start)..mem(range.end))
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        let bytes = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+        let _ = rustix::fs::fadvise(&self.buffered, range.start, bytes, Advice::DontNeed);
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
