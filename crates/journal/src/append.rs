@@ -10,11 +10,10 @@ use thetis_types::{Durability, Head, Offset, StreamId, limits};
 
 use crate::error::{AppendError, FlushError};
 use crate::files::JournalFile;
-use crate::format::file::FRAMES_AT;
 use crate::format::frame::{FrameHeader, HEADER, Kind};
 use crate::index::{Index, push_entry};
 use crate::journal::{Append, Log, Position, Shared};
-use crate::writer::{Next, Writer, frames_bytes_max};
+use crate::writer::{Next, Writer, frames_bytes_max, has_room};
 
 /// Bytes a trim mark takes at most.
 const TRIM_BYTES_MAX: u64 = (2 * HEADER) as u64;
@@ -38,12 +37,12 @@ impl Shared {
             if writer.closed {
                 return Err(AppendError::Closed);
             }
-            if writer.fits(bytes) {
+            if writer.fits(bytes) && !writer.has_better(bytes) {
                 return Ok(());
             }
             match std::mem::replace(&mut writer.next, Next::Idle) {
                 Next::Ready(file) => {
-                    if FRAMES_AT + frames_bytes_max([bytes].into_iter()) <= file.header.bytes {
+                    if has_room(&file, bytes) {
                         self.files.write().insert(file.header.sequence, Arc::clone(&file));
                         writer.install(file);
                         writer.next = Next::Wanted(0);

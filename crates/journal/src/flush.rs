@@ -128,7 +128,11 @@ impl Writer {
                 How::Synced => self.regions(self.durable),
                 _ => Vec::new(),
             };
-            return Plan { how, regions: self.regions(self.handed), syncs, end: self.end };
+            // What was copied into a mapped file is not written: it is there, and the block behind
+            // the end is being filled.
+            let mut regions = self.regions(self.handed);
+            regions.retain(|(file, ..)| !file.is_mapped());
+            return Plan { how, regions, syncs, end: self.end };
         }
         // Where others wait, the next flush should not have to wait for this one.
         if flights_max > 1 && !self.waiters.is_empty() && !self.end.is_multiple_of(BLOCK) {
@@ -489,8 +493,9 @@ impl Shared {
             if writer.stop || writer.poisoned.is_some() {
                 continue;
             }
-            if self.marks.used().is_none() && self.marks.ask(Durability::Memory) {
-                // Appended, and nobody waits.
+            let nobody_waits =
+                writer.waiters.is_empty() && writer.flights.is_empty() && !writer.exclusive;
+            if nobody_waits && self.marks.used().is_none() && self.marks.ask(Durability::Memory) {
                 self.prepare.notify_one();
             }
             if writer.handed > writer.durable {

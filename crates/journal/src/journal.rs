@@ -300,7 +300,8 @@ impl Journal {
     }
 }
 
-/// The first file to append to; `None` on a full disk.
+/// The first file to append to, made for `disk` because nobody has asked yet; `None` on a full
+/// disk.
 fn first_file(
     disk: &dyn Disk,
     options: &Options,
@@ -312,7 +313,7 @@ fn first_file(
         base: writer.next_base,
         bytes: options.file_bytes.min(FIRST_FILE_BYTES),
     };
-    match worker::prepare(disk, header, Use::Both) {
+    match worker::prepare(disk, header, Use::Disk) {
         Ok(file) => {
             let file = Arc::new(file);
             writer.next_sequence += 1;

@@ -146,6 +146,14 @@ impl Writer {
         })
     }
 
+    /// Whether the next file is mapped, the active one is not, and frames of at most `bytes` fit:
+    /// a weaker level than the active file was made for was asked for, so it is left early.
+    pub(crate) fn has_better(&self, bytes: u64) -> bool {
+        let mapped = self.active.as_ref().is_some_and(|active| active.mapping.is_some());
+        let Next::Ready(next) = &self.next else { return false };
+        !mapped && next.is_mapped() && has_room(next, bytes)
+    }
+
     /// Makes a prepared file the active one; the one before waits for its last flush and footer.
     pub(crate) fn install(&mut self, file: Arc<JournalFile>) {
         let before = self.active.as_ref().map(|it| (it.file.header.sequence, it.end));
@@ -378,6 +386,11 @@ impl Writer {
             })
             .collect()
     }
+}
+
+/// Whether frames of at most `bytes` fit into a fresh file.
+pub(crate) fn has_room(file: &JournalFile, bytes: u64) -> bool {
+    FRAMES_AT + frames_bytes_max([bytes].into_iter()) <= file.header.bytes
 }
 
 /// Bytes that frames of these payloads take at most, wherever the first begins.

@@ -88,7 +88,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(
+    pub(crate) fn open(
         id: StreamId,
         shared: Arc<Shared>,
         state: StreamState,
@@ -118,10 +118,10 @@ impl Lane {
     }
 
     /// What the WAL said of `at`: the head advances, or the stream stops.
-    fn settle(&self, at: Position, level: Durability, result: Result<(), &FlushError>) -> Head {
+    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
         let mut state = self.state.lock();
         match result {
-            Ok(()) => self.advance(&mut state, at, level),
+            Ok(&()) => self.advance(&mut state, at, level),
             Err(error) => {
                 if !state.is_broken() {
                     state.wal_failed();
@@ -405,7 +405,7 @@ impl Stream {
         };
         let Some((at, level)) = last else { return Ok(()) };
         let result = lane.shared.wal.wait(at, level);
-        lane.settle(at, level, result.as_ref().map(|()| ()));
+        lane.settle(at, level, result.as_ref());
         result.map_err(|source| StreamError::Flush { stream: lane.id, source })
     }
 
@@ -635,7 +635,7 @@ impl Appending {
             },
             Step::Placed | Step::Done => {
                 let result = self.lane.shared.wal.wait(self.at, self.level);
-                self.lane.settle(self.at, self.level, result.as_ref().map(|()| ()));
+                self.lane.settle(self.at, self.level, result.as_ref());
                 self.answer(result)
             }
         }
@@ -678,7 +678,7 @@ impl Appending {
         self.step = Step::Called(slot.clone());
         let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
         let then = move |result: Result<(), FlushError>| {
-            lane.settle(at, level, result.as_ref().map(|()| ()));
+            lane.settle(at, level, result.as_ref());
             *answer_to.answer.lock() = Some(result);
             answer_to.answered.notify(usize::MAX);
         };

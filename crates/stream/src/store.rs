@@ -432,7 +432,7 @@ fn recover(
     let epoch = shared.epoch(record.takeovers).max(head.epoch);
     let state = StreamState::recovered(record.lifecycle, epoch, record.trim, head);
     let durability = record.durability.unwrap_or(shared.limits.durability);
-    let stream = Lane::new(id, shared.clone(), state, durability);
+    let stream = Lane::open(id, shared.clone(), state, durability);
     if record.trim > Offset(0) {
         shared.wal.log(id).trim(record.trim);
     }

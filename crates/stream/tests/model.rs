@@ -87,8 +87,9 @@ struct World {
 }
 
 impl World {
-    fn new(level: Durability) -> World {
+    fn new(level: Durability, at_once: Option<Durability>) -> World {
         let wal = MemoryWal::default();
+        wal.set_at_once(at_once);
         let clock = Arc::new(ManualClock::default());
         let meta = Arc::new(MemoryStore::new(clock.clone()));
         let store = open(&wal, &meta, &clock, 1);
@@ -275,8 +276,8 @@ fn open(wal: &MemoryWal, meta: &Arc<MemoryStore>, clock: &Arc<ManualClock>, seed
     Store::open(wal, meta.clone(), clock.clone(), entropy, Limits::default()).unwrap().0
 }
 
-fn run(level: Durability, steps: Vec<Step>) {
-    let mut world = World::new(level);
+fn run(level: Durability, at_once: Option<Durability>, steps: Vec<Step>) {
+    let mut world = World::new(level, at_once);
     for step in steps {
         match step {
             Step::Append { records, expected: None } => {
@@ -325,11 +326,16 @@ proptest! {
 
     #[test]
     fn a_stream_is_a_vector_at_disk(steps in steps()) {
-        run(Durability::Disk, steps);
+        run(Durability::Disk, None, steps);
     }
 
     #[test]
     fn a_stream_is_a_vector_at_os(steps in steps()) {
-        run(Durability::Os, steps);
+        run(Durability::Os, None, steps);
+    }
+
+    #[test]
+    fn a_stream_is_a_vector_where_taking_is_safe(steps in steps()) {
+        run(Durability::Os, Some(Durability::Os), steps);
     }
 }
