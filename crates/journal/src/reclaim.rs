@@ -216,8 +216,11 @@ impl Journal {
                 let below = index.runs.iter().filter(|run| run.record.first < trim);
                 let (inside, outside): (Vec<_>, Vec<_>) =
                     below.partition(|run| gone(run.file.header.sequence));
-                // Of several removed files, a crash may bring any one back.
-                if outside.is_empty() && inside.len() < 2 {
+                // Of several removed files, a crash may bring any one back; also one whose dead
+                // entries stand before a hole that a mark among the removed ones explains.
+                let unmarked = index.mark.is_some_and(|(_, file)| gone(file));
+                let alone = inside.len() < if unmarked { 1 } else { 2 };
+                if outside.is_empty() && alone {
                     continue;
                 }
                 (trim, index.mark)
@@ -249,6 +252,11 @@ impl Journal {
             name = file.name();
             for (stream, _) in runs {
                 stream.index.lock().runs.retain(|run| !Arc::ptr_eq(&run.file, &file));
+            }
+            for (id, _) in file.trims.lock().iter() {
+                let Some(stream) = self.shared.streams.get(*id) else { continue };
+                let mut index = stream.index.lock();
+                index.mark = index.mark.filter(|(_, at)| *at != file.header.sequence);
             }
             self.shared.files.write().remove(&file.header.sequence);
             self.shared.writer.lock().forget_chunks(&file);
