@@ -65,12 +65,15 @@ impl Journal {
     pub fn reclaim(&self) -> Result<ReclaimReport, ReclaimError> {
         let _one = self.shared.reclaiming.lock();
         let mut report = ReclaimReport::default();
+        // SUBTLE: sealed before their runs are listed. A file sealed later, while others are
+        // evacuated into it, holds copies that the list does not know, and would look dead.
+        let sealed = |file: &&Arc<JournalFile>| file.sealed.load(Ordering::Acquire);
+        let files: Vec<_> = self.shared.files.read().values().filter(sealed).cloned().collect();
         let mut by_file = self.runs_by_file();
         let mut victims = Vec::new();
         let mut evacuated = 0;
-        let files: Vec<_> = self.shared.files.read().values().cloned().collect();
         for file in files {
-            if !file.sealed.load(Ordering::Acquire) || !file.fences.lock().is_empty() {
+            if !file.fences.lock().is_empty() {
                 continue;
             }
             let runs = by_file.remove(&file.header.sequence).unwrap_or_default();

@@ -56,6 +56,10 @@ pub(crate) fn prepare(
             io.sync()?;
         }
         let mapping = if made_for == Use::Disk { None } else { io.map()? };
+        if made_for == Use::Weaker && mapping.is_none() {
+            // Direct writes are to come: they and the page cache never both hold unwritten bytes.
+            io.sync()?;
+        }
         disk.rename(&temporary, &name)?;
         disk.sync_dir()?;
         Ok(JournalFile::fresh(header, io, mapping))
