@@ -164,7 +164,7 @@ impl Writer {
                 while self.flights.front().is_some_and(|flight| flight.done) {
                     let Some(flight) = self.flights.pop_front() else { break };
                     if self.poisoned.is_none() {
-                        self.durable = self.durable.max(flight.end);
+                        self.make_durable(flight.end);
                     }
                 }
                 self.handed = self.handed.max(self.durable);
@@ -175,7 +175,7 @@ impl Writer {
                     self.handed = self.handed.max(plan.end);
                     self.taken = self.taken.max(plan.end);
                     if plan.how == How::Synced {
-                        self.durable = self.durable.max(plan.end);
+                        self.make_durable(plan.end);
                     }
                 }
             }
@@ -527,7 +527,7 @@ impl Writer {
                 tracing::error!(%error, "sync failed; the journal takes no more until reopened");
                 self.poisoned.get_or_insert_with(|| error.to_string().into());
             }
-            Ok(()) if self.poisoned.is_none() => self.durable = self.durable.max(end),
+            Ok(()) if self.poisoned.is_none() => self.make_durable(end),
             Ok(()) => {}
         }
         self.step_over_borders();

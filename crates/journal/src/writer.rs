@@ -72,6 +72,9 @@ pub(crate) struct Writer {
     pub(crate) taken: u64,
     pub(crate) handed: u64,
     pub(crate) durable: u64,
+    /// End of the last frame known durable: `durable`, unless that stepped over to the first byte
+    /// of frames in the next file. What frames carry as proof.
+    proven: u64,
     pub(crate) flights: VecDeque<Flight>,
     /// A write that shares the page cache is running; no other may start.
     pub(crate) exclusive: bool,
@@ -118,6 +121,7 @@ impl Writer {
             taken: next_base,
             handed: next_base,
             durable: next_base,
+            proven: next_base,
             flights: VecDeque::new(),
             exclusive: false,
             waiters: VecDeque::new(),
@@ -179,10 +183,36 @@ impl Writer {
             }
         }
         self.end = at;
-        if let Some((sequence, data_end)) = before {
-            self.put(&mut FrameHeader::follows(sequence, data_end), &[]);
+        match before {
+            Some((sequence, data_end)) => {
+                self.put(&mut FrameHeader::follows(sequence, data_end), &[]);
+            }
+            // All files before were sealed by the open.
+            None => self.proven = self.durable,
         }
         self.publish();
+    }
+
+    /// Notes that everything before `end` is durable.
+    ///
+    /// CRASH(@F): a mark at the first frame of a file would also prove the bytes between the end
+    /// of the file before and that file, where sealing may have begun to write a footer.
+    pub(crate) fn make_durable(&mut self, end: u64) {
+        if end <= self.durable {
+            return;
+        }
+        self.durable = end;
+        let closing = self.closing.iter().map(|(file, end)| (file, *end));
+        let active = self.active.iter().map(|active| (&active.file, self.end));
+        let mut before = None;
+        for (file, file_end) in closing.chain(active) {
+            if end == file.header.base + FRAMES_AT {
+                self.proven = before.unwrap_or(self.proven);
+                return;
+            }
+            before = Some(file_end);
+        }
+        self.proven = end;
     }
 
     /// Lets those who look without the lock see how far things are.
@@ -210,7 +240,7 @@ impl Writer {
     /// Appends one frame; returns the byte of the file where it begins. The caller has made sure
     /// that it fits.
     pub(crate) fn put(&mut self, header: &mut FrameHeader, payload: &[u8]) -> u64 {
-        header.durable = self.durable;
+        header.durable = self.proven;
         self.put_frame(header, payload)
     }
 
@@ -270,7 +300,7 @@ impl Writer {
             self.write_zeros(at - active.end);
         } else {
             let mut pad = FrameHeader::pad(gap);
-            pad.durable = self.durable;
+            pad.durable = self.proven;
             self.put_frame(&pad, &vec![0; mem(gap) - HEADER]);
         }
     }
