@@ -36,5 +36,5 @@ pub fn stream_model(data: &[u8]) {
             _ => Step::Crash,
         });
     }
-    run(level, steps);
+    run(level, None, steps);
 }

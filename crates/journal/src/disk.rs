@@ -10,7 +10,10 @@ pub use os::OsDisk;
 use std::any::Any;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
+
+pub use crate::mapping::Mapping;
 
 /// What the operator asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +23,7 @@ pub enum IoChoice {
     Auto,
     /// Direct writes, or an error at open.
     Direct,
-    /// Buffered writes and `fdatasync`.
+    /// Buffered writes and `fdatasync`; no mapped files.
     Buffered,
 }
 
@@ -122,6 +125,27 @@ pub trait File: Send + Sync {
     /// # Errors
     /// Of the device. After one, nothing handed before may be taken for durable.
     fn sync(&self) -> io::Result<()>;
+    /// The whole file as memory whose writes are as good as handed, every page present; `None`
+    /// where that cannot be had, and then handed writes do. While it lives the file is not cut
+    /// below what was written through it.
+    ///
+    /// # Errors
+    /// Of the file system.
+    fn map(&self) -> io::Result<Option<Arc<Mapping>>> {
+        Ok(None)
+    }
+    /// Makes `range`, written through `mapping` of this file, durable.
+    ///
+    /// # Errors
+    /// As [`File::sync`].
+    fn sync_mapped(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        let _ = (mapping, range);
+        self.sync()
+    }
+    /// A hint: nobody will read `range` soon, so it need not be kept in memory.
+    fn forget(&self, range: Range<u64>) {
+        let _ = range;
+    }
     /// Fills `into` from byte `at`.
     ///
     /// # Errors

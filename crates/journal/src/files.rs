@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use thetis_types::{Offset, StreamId};
 
 use crate::chunk::{CHUNK, Chunk};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, Mapping};
 use crate::format::file::{self, FileHeader};
 use crate::format::footer::{Fence, Row, RunRecord};
 use crate::format::mem;
@@ -26,6 +26,10 @@ const ROW_CACHE_BYTES_MAX: usize = 32 << 20;
 pub(crate) struct JournalFile {
     pub(crate) header: FileHeader,
     io: Mutex<Option<Arc<dyn File>>>,
+    /// The file as memory, until it is sealed; `None` where it is written with calls. Fixed while
+    /// frames are appended.
+    mapping: Mutex<Option<Arc<Mapping>>>,
+    mapped: bool,
     /// Chunks still in memory, by number; `None` where evicted.
     chunks: RwLock<Vec<Option<Arc<Chunk>>>>,
     /// Streams with frames here; emptied by sealing.
@@ -47,6 +51,8 @@ impl JournalFile {
         JournalFile {
             header,
             io: Mutex::new(io),
+            mapping: Mutex::new(None),
+            mapped: false,
             chunks: RwLock::default(),
             touched: Mutex::default(),
             trims: Mutex::default(),
@@ -55,6 +61,32 @@ impl JournalFile {
             sealed: AtomicBool::new(false),
             size: AtomicU64::new(0),
         }
+    }
+
+    /// A fresh file that is written through `mapping`, where there is one.
+    pub(crate) fn fresh(
+        header: FileHeader,
+        io: Arc<dyn File>,
+        mapping: Option<Arc<Mapping>>,
+    ) -> JournalFile {
+        let mapped = mapping.is_some();
+        let mapping = Mutex::new(mapping);
+        JournalFile { mapping, mapped, ..JournalFile::new(header, Some(io)) }
+    }
+
+    /// The file as memory.
+    pub(crate) fn mapping(&self) -> Option<Arc<Mapping>> {
+        self.mapping.lock().clone()
+    }
+
+    /// Whether frames are copied into the file rather than written to it; stays so.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped
+    }
+
+    /// Lets go of the mapping once nothing is to be synced through it any more.
+    pub(crate) fn unmap(&self) {
+        self.mapping.lock().take();
     }
 
     pub(crate) fn name(&self) -> String {
@@ -95,8 +127,9 @@ impl JournalFile {
     }
 
     /// The bytes of `range` from memory: a slice where they lie in one chunk, a copy where they
-    /// cross a border, `None` where some of them were evicted.
-    pub(crate) fn cached(&self, range: Range<u64>) -> Option<Bytes> {
+    /// cross a border, `None` where some of them were evicted. Also whether the memory may have
+    /// come back from a device and is to be checked like what is read from one.
+    pub(crate) fn cached(&self, range: Range<u64>) -> Option<(Bytes, Trust)> {
         let size = CHUNK as u64;
         let (first, last) = (range.start / size, range.end.saturating_sub(1) / size);
         let inside = |chunk: u64| {
@@ -104,13 +137,33 @@ impl JournalFile {
             mem(range.start.max(base) - base)..mem(range.end.min(base + size) - base)
         };
         if first == last || range.is_empty() {
-            return Some(self.chunk(mem(first))?.share(inside(first)));
+            let chunk = self.chunk(mem(first))?;
+            let trust = Trust::of(&chunk);
+            return Some((chunk.share(inside(first)), trust));
         }
         let mut copy = Vec::with_capacity(mem(range.end - range.start));
+        let mut trust = Trust::Memory;
         for number in first..=last {
-            copy.extend_from_slice(self.chunk(mem(number))?.bytes(inside(number)));
+            let chunk = self.chunk(mem(number))?;
+            trust = trust.max(Trust::of(&chunk));
+            copy.extend_from_slice(chunk.bytes(inside(number)));
         }
-        Some(copy.into())
+        Some((copy.into(), trust))
+    }
+}
+
+/// Where bytes come from, and so whether their checksum tells anything.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trust {
+    /// Our own memory, from which the checksum was computed.
+    Memory,
+    /// A device, at some time or other.
+    Disk,
+}
+
+impl Trust {
+    fn of(chunk: &Chunk) -> Trust {
+        if chunk.is_mapped() { Trust::Disk } else { Trust::Memory }
     }
 }
 

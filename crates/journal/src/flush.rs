@@ -16,6 +16,7 @@ use crate::chunk::{Block, CHUNK, Chunk};
 use crate::disk::Promise;
 use crate::error::FlushError;
 use crate::files::JournalFile;
+use crate::format::file::FRAMES_AT;
 use crate::format::{BLOCK, block_floor, mem};
 use crate::journal::Shared;
 use crate::writer::Writer;
@@ -64,8 +65,8 @@ struct Plan {
     how: How,
     /// What to write: `(file, first byte, byte after the last)`.
     regions: Vec<(Arc<JournalFile>, u64, u64)>,
-    /// What to sync after that.
-    syncs: Vec<Arc<JournalFile>>,
+    /// What to sync after that, likewise.
+    syncs: Vec<(Arc<JournalFile>, u64, u64)>,
     /// Position reached when it succeeds.
     end: u64,
 }
@@ -100,11 +101,20 @@ impl Writer {
             Durability::Disk if self.handed > self.durable => self.flights.is_empty(),
             Durability::Disk => {
                 // INVARIANT: no two writes in flight share a block.
+                // Nor does a direct write meet the pages of a mapped file.
                 let shares = !self.taken.is_multiple_of(BLOCK)
                     && self.flights.back().is_some_and(|flight| !flight.done);
-                !shares && self.flights.len() < flights_max && self.taken < at
+                let direct = !self.is_mapped_at(self.taken);
+                direct && !shares && self.flights.len() < flights_max && self.taken < at
             }
         }
+    }
+
+    /// Whether the frames behind `at` are in a mapped file.
+    fn is_mapped_at(&self, at: u64) -> bool {
+        let closing = self.closing.iter().find(|(_, end)| at < *end);
+        let file = closing.map(|(file, _)| file);
+        file.or(self.active.as_ref().map(|it| &it.file)).is_some_and(|it| it.is_mapped())
     }
 
     /// Begins a flush; `may_start` was true under the same lock.
@@ -115,10 +125,14 @@ impl Writer {
             let how = if level == Durability::Os { How::Handed } else { How::Synced };
             // A sync reaches the bytes handed before, too; their chunks may be gone.
             let syncs = match how {
-                How::Synced => self.regions(self.durable).into_iter().map(|it| it.0).collect(),
+                How::Synced => self.regions(self.durable),
                 _ => Vec::new(),
             };
-            return Plan { how, regions: self.regions(self.handed), syncs, end: self.end };
+            // What was copied into a mapped file is not written: it is there, and the block behind
+            // the end is being filled.
+            let mut regions = self.regions(self.handed);
+            regions.retain(|(file, ..)| !file.is_mapped());
+            return Plan { how, regions, syncs, end: self.end };
         }
         // Where others wait, the next flush should not have to wait for this one.
         if flights_max > 1 && !self.waiters.is_empty() && !self.end.is_multiple_of(BLOCK) {
@@ -150,7 +164,7 @@ impl Writer {
                 while self.flights.front().is_some_and(|flight| flight.done) {
                     let Some(flight) = self.flights.pop_front() else { break };
                     if self.poisoned.is_none() {
-                        self.durable = self.durable.max(flight.end);
+                        self.make_durable(flight.end);
                     }
                 }
                 self.handed = self.handed.max(self.durable);
@@ -161,29 +175,36 @@ impl Writer {
                     self.handed = self.handed.max(plan.end);
                     self.taken = self.taken.max(plan.end);
                     if plan.how == How::Synced {
-                        self.durable = self.durable.max(plan.end);
+                        self.make_durable(plan.end);
                     }
                 }
             }
         }
         self.step_over_borders();
+        self.publish();
         self.release_closed();
     }
 
     /// Marks at the end of one file step to the first frame of the next: nothing lies between.
+    /// Where everything before a mapped file is handed, so is what was copied there.
     fn step_over_borders(&mut self) {
-        let ends = self.closing.iter().map(|(_, end)| *end);
-        let starts = self.closing.iter().skip(1).map(|(file, _)| file);
-        let starts = starts.chain(self.active.iter().map(|active| &active.file));
-        let borders: Vec<(u64, u64)> = ends
-            .zip(starts.map(|file| file.header.base + crate::format::file::FRAMES_AT))
+        let closing = self.closing.iter().map(|(file, end)| (file, *end));
+        let active = self.active.iter().map(|active| (&active.file, self.end));
+        let files: Vec<_> = closing
+            .chain(active)
+            .map(|(file, end)| (file.header.base + FRAMES_AT, end, file.is_mapped()))
             .collect();
-        for (end, start) in borders {
+        let mut before = None;
+        for (start, end, mapped) in files {
             for mark in [&mut self.taken, &mut self.handed, &mut self.durable] {
-                if *mark == end {
+                if Some(*mark) == before {
                     *mark = start;
                 }
             }
+            if mapped && (start..end).contains(&self.handed) {
+                self.handed = end;
+            }
+            before = Some(end);
         }
     }
 
@@ -202,13 +223,27 @@ impl Writer {
 }
 
 impl Shared {
+    /// Whether everything before `at`, which was appended, is safe at `level`. Takes no lock.
+    pub(crate) fn is_reached(&self, at: u64, level: Durability) -> bool {
+        self.ask(level);
+        self.marks.reached(at, level)
+    }
+
+    fn ask(&self, level: Durability) {
+        if self.marks.ask(level) {
+            // Under the lock: the preparer looks and then sleeps under it.
+            let _writer = self.writer.lock();
+            self.prepare.notify_one();
+        }
+    }
+
     /// Blocks until `at` has reached `level`.
     pub(crate) fn wait(&self, at: u64, level: Durability) -> Result<(), FlushError> {
+        if self.is_reached(at, level) {
+            return Ok(());
+        }
         let mut gathered = 0;
         let mut writer = self.writer.lock();
-        if level == Durability::Disk {
-            writer.disk_wanted = true;
-        }
         loop {
             if writer.reached(at, level) {
                 // Led by nobody, perhaps instead of somebody: pass the lead on.
@@ -249,10 +284,8 @@ impl Shared {
     /// Calls `then` once `at` has reached `level`: at once when it has, otherwise from another
     /// thread, in the order of the calls.
     pub(crate) fn when(&self, at: u64, level: Durability, then: Then) {
+        self.ask(level);
         let mut writer = self.writer.lock();
-        if level == Durability::Disk {
-            writer.disk_wanted = true;
-        }
         let result = match (writer.reached(at, level), writer.failure()) {
             (true, _) => Ok(()),
             (false, Some(failure)) => Err(failure),
@@ -296,7 +329,14 @@ impl Shared {
             };
             self.write(file, *start, *stop, promise)?;
         }
-        plan.syncs.iter().try_for_each(|file| self.io(file)?.sync())
+        plan.syncs.iter().try_for_each(|region| self.sync(region))
+    }
+
+    fn sync(&self, (file, start, stop): &(Arc<JournalFile>, u64, u64)) -> io::Result<()> {
+        match file.mapping() {
+            Some(mapping) => self.io(file)?.sync_mapped(&mapping, *start..*stop),
+            None => self.io(file)?.sync(),
+        }
     }
 
     /// Writes the blocks that hold `[start, stop)` of the file. The part of the last block behind
@@ -453,15 +493,22 @@ impl Shared {
             if writer.stop || writer.poisoned.is_some() {
                 continue;
             }
+            let nobody_waits =
+                writer.waiters.is_empty() && writer.flights.is_empty() && !writer.exclusive;
+            if nobody_waits && self.marks.used().is_none() && self.marks.ask(Durability::Memory) {
+                self.prepare.notify_one();
+            }
             if writer.handed > writer.durable {
                 // Sync what was handed without stopping those who hand more meanwhile.
                 let end = writer.handed;
                 let regions = writer.regions(writer.durable);
                 writer.flushes += 1;
                 drop(writer);
-                let mut files =
-                    regions.into_iter().filter(|(file, start, _)| file.header.base + start < end);
-                let outcome = files.try_for_each(|(file, ..)| self.io(&file)?.sync());
+                let outcome = regions
+                    .into_iter()
+                    .filter(|(file, start, _)| file.header.base + start < end)
+                    .map(|(file, start, stop)| (start, stop.min(end - file.header.base), file))
+                    .try_for_each(|(start, stop, file)| self.sync(&(file, start, stop)));
                 writer = self.writer.lock();
                 writer.finish_sync(end, outcome);
                 self.tell(writer);
@@ -480,9 +527,11 @@ impl Writer {
                 tracing::error!(%error, "sync failed; the journal takes no more until reopened");
                 self.poisoned.get_or_insert_with(|| error.to_string().into());
             }
-            Ok(()) if self.poisoned.is_none() => self.durable = self.durable.max(end),
+            Ok(()) if self.poisoned.is_none() => self.make_durable(end),
             Ok(()) => {}
         }
+        self.step_over_borders();
+        self.publish();
         self.release_closed();
     }
 }

@@ -72,7 +72,11 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 pub(crate) fn all_zero(bytes: &[u8]) -> bool {
-    // Word-wise: recovery looks through whole files with it.
-    let (words, tail) = bytes.as_chunks::<8>();
-    tail.iter().all(|byte| *byte == 0) && words.iter().all(|word| u64::from_ne_bytes(*word) == 0)
+    // In steps that become vector instructions: recovery looks through whole files with it.
+    let (blocks, tail) = bytes.as_chunks::<64>();
+    let zero = |block: &[u8; 64]| {
+        let (words, _) = block.as_chunks::<8>();
+        words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word)) == 0
+    };
+    blocks.iter().all(zero) && tail.iter().all(|byte| *byte == 0)
 }

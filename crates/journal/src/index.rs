@@ -229,6 +229,11 @@ impl Index {
         }
     }
 
+    /// Where the stream goes on when the owner's word about dead offsets reaches above its end.
+    pub(crate) fn jump(&self) -> Option<Offset> {
+        self.head.filter(|head| head.end < self.trim).map(|_| self.trim)
+    }
+
     /// First offset that is not dead by the owner's word.
     pub(crate) fn dead_below(&self) -> Offset {
         match self.head {

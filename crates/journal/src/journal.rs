@@ -8,22 +8,20 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use thetis_types::{
-    AttemptId, Durability, Entry, Epoch, Head, HeadVersion, Offset, StreamId, limits,
-};
+use parking_lot::{Condvar, Mutex, RwLock};
+use thetis_types::{AttemptId, Durability, Entry, Epoch, HeadVersion, Offset, StreamId};
 
 use crate::disk::{Disk, File, IoChoice, IoPath};
-use crate::error::{AppendError, FlushError, OpenError};
+use crate::error::{FlushError, OpenError};
 use crate::files::{Handles, JournalFile};
 use crate::flush::Then;
 use crate::format::block_ceil;
-use crate::format::file::{FRAMES_AT, FileHeader};
-use crate::format::frame::{FrameHeader, Kind};
-use crate::index::{Index, Stream, Streams, push_entry};
+use crate::format::file::FileHeader;
+use crate::index::{Stream, Streams};
+use crate::marks::Marks;
 use crate::recover::{self, Recovery};
-use crate::worker::{self, Prewrite};
-use crate::writer::{Next, Writer, frames_bytes_max};
+use crate::worker::{self, Use};
+use crate::writer::{Next, Writer};
 
 /// Bytes of the first file after an open, unless `file_bytes` is less. Small, so that an open
 /// does not wait for a large file to be written with zeros.
@@ -116,6 +114,7 @@ pub(crate) struct Shared {
     pub(crate) files: RwLock<BTreeMap<u64, Arc<JournalFile>>>,
     pub(crate) handles: Handles,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) marks: Arc<Marks>,
     /// Wakes a thread that leads flushes for callbacks.
     pub(crate) lead: Condvar,
     /// Wakes the ticker.
@@ -158,7 +157,7 @@ impl Journal {
     /// Opens the journal on `disk`, recovers what is there and starts a fresh file.
     ///
     /// A full disk does not fail the open: reads work, and appends are refused with
-    /// [`AppendError::Full`] until there is room.
+    /// [`crate::AppendError::Full`] until there is room.
     ///
     /// # Errors
     /// [`OpenError`]; the directory stays as it was, or as a crash could have left it.
@@ -175,8 +174,10 @@ impl Journal {
         let io_path = disk.choose_io(options.io).map_err(OpenError::io("choosing the I/O path"))?;
         let handles = Handles::default();
         let found = recover::recover(&*disk, &handles)?;
+        let marks = Arc::new(Marks::default());
+        let cached = options.tail_cache_bytes;
         let mut writer =
-            Writer::new(found.next_sequence, found.next_base, options.tail_cache_bytes);
+            Writer::new(found.next_sequence, found.next_base, cached, Arc::clone(&marks));
         writer.unsealed = found.unsealed.into();
         let files = RwLock::new(found.files);
         if let Some(first) = first_file(&*disk, &options, &mut writer)? {
@@ -190,6 +191,7 @@ impl Journal {
             files,
             handles,
             writer: Mutex::new(writer),
+            marks,
             lead: Condvar::new(),
             tick: Condvar::new(),
             prepare: Condvar::new(),
@@ -215,6 +217,12 @@ impl Journal {
     /// [`FlushError`] when a flush failed or the journal was closed; the bytes may be on disk.
     pub fn wait(&self, at: Position, level: Durability) -> Result<(), FlushError> {
         self.shared.wait(at.0, level)
+    }
+
+    /// Whether everything before `at` is safe at `level` already. Never blocks.
+    #[must_use]
+    pub fn reached(&self, at: Position, level: Durability) -> bool {
+        self.shared.is_reached(at.0, level)
     }
 
     /// Calls `then` once everything before `at` has reached `level`, or never can: at once when
@@ -292,7 +300,8 @@ impl Journal {
     }
 }
 
-/// The first file to append to; `None` on a full disk.
+/// The first file to append to, made for `disk` because nobody has asked yet; `None` on a full
+/// disk.
 fn first_file(
     disk: &dyn Disk,
     options: &Options,
@@ -304,7 +313,7 @@ fn first_file(
         base: writer.next_base,
         bytes: options.file_bytes.min(FIRST_FILE_BYTES),
     };
-    match worker::prepare(disk, header, Prewrite::Zeros) {
+    match worker::prepare(disk, header, Use::Disk) {
         Ok(file) => {
             let file = Arc::new(file);
             writer.next_sequence += 1;
@@ -380,241 +389,5 @@ impl Drop for Threads {
 impl Shared {
     pub(crate) fn io(&self, file: &Arc<JournalFile>) -> io::Result<Arc<dyn File>> {
         self.handles.io(&*self.disk, file)
-    }
-
-    /// Makes room for frames of at most `bytes`: rolls over to the prepared file when the active
-    /// one is full, and waits for it to be prepared. The only place where an append waits.
-    pub(crate) fn reserve(
-        &self,
-        writer: &mut MutexGuard<'_, Writer>,
-        bytes: u64,
-    ) -> Result<(), AppendError> {
-        let mut asked = false;
-        loop {
-            if let Some(reason) = &writer.poisoned {
-                return Err(AppendError::Poisoned { reason: Arc::clone(reason) });
-            }
-            if writer.closed {
-                return Err(AppendError::Closed);
-            }
-            if writer.fits(bytes) {
-                return Ok(());
-            }
-            match std::mem::replace(&mut writer.next, Next::Idle) {
-                Next::Ready(file) => {
-                    if FRAMES_AT + frames_bytes_max([bytes].into_iter()) <= file.header.bytes {
-                        self.files.write().insert(file.header.sequence, Arc::clone(&file));
-                        writer.install(file);
-                        writer.next = Next::Wanted(0);
-                        self.seal.notify_one();
-                    } else {
-                        writer.unwanted.push(file);
-                        writer.next = Next::Wanted(bytes);
-                    }
-                    self.prepare.notify_one();
-                    continue;
-                }
-                // A failure from before this call may be past: try once on its behalf.
-                Next::Failed(reason) if asked => return Err(AppendError::Full { reason }),
-                Next::Failed(_) | Next::Idle => writer.next = Next::Wanted(bytes),
-                Next::Wanted(already) => writer.next = Next::Wanted(already.max(bytes)),
-            }
-            asked = true;
-            self.prepare.notify_one();
-            self.prepared.wait(writer);
-        }
-    }
-
-    /// Appends a copy of an entry on behalf of a file that is evacuated. The copy is kept apart in
-    /// `index.moving` until it is durable.
-    pub(crate) fn append_copy(
-        &self,
-        index: &mut Index,
-        header: &mut FrameHeader,
-        payload: &[u8],
-    ) -> Result<Position, AppendError> {
-        let mut writer = self.writer.lock();
-        self.reserve(&mut writer, frames_bytes_max([payload.len() as u64].into_iter()))?;
-        let at = writer.put(header, payload);
-        let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
-        let file = active.expect("reserved a moment ago");
-        touch(index, &file, header.stream);
-        push_entry(&mut index.moving, &file, header, at);
-        self.wake_ticker(&writer);
-        Ok(Position(writer.end))
-    }
-
-    /// Appends a mark that offsets below `before` are dead. Returns the file it stands in.
-    pub(crate) fn append_trim(
-        &self,
-        stream: StreamId,
-        before: Offset,
-    ) -> Result<(u64, Position), AppendError> {
-        let mut writer = self.writer.lock();
-        self.reserve(&mut writer, frames_bytes_max([0].into_iter()))?;
-        writer.put(&mut FrameHeader::trim(stream, before), &[]);
-        let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
-        let file = active.expect("reserved a moment ago");
-        file.trims.lock().push((stream, before));
-        self.wake_ticker(&writer);
-        Ok((file.header.sequence, Position(writer.end)))
-    }
-
-    fn wake_ticker(&self, writer: &Writer) {
-        if writer.ticker_idle {
-            self.tick.notify_one();
-        }
-    }
-}
-
-/// Notes that the stream has frames in the file, for the footer. Under the lock of the writer: the
-/// file cannot be sealed meanwhile.
-fn touch(index: &mut Index, file: &JournalFile, stream: StreamId) {
-    if index.touched != Some(file.header.sequence) {
-        index.touched = Some(file.header.sequence);
-        file.touched.lock().push(stream);
-    }
-}
-
-impl Log {
-    /// The stream.
-    #[must_use]
-    pub fn stream(&self) -> StreamId {
-        self.stream.id
-    }
-
-    /// Copies the entries into the write buffer, one after the other in one file. Returns the
-    /// position to wait for. No I/O, unless a file is full and its successor is not ready, or more
-    /// than `tail_cache_bytes` wait for the operating system.
-    ///
-    /// Appends of one stream are the caller's to serialise; different streams append at once.
-    ///
-    /// # Errors
-    /// [`AppendError`]; nothing was appended.
-    pub fn append(&self, entries: &[Append<'_>]) -> Result<Position, AppendError> {
-        let shared = &*self.journal.shared;
-        let bytes = self.admit(entries)?;
-        // Checksums are the costly part and need no lock.
-        let crcs: Vec<u32> =
-            entries.iter().map(|append| crc32c::crc32c(&append.entry.payload)).collect();
-        loop {
-            let mut index = self.stream.index.lock();
-            self.check_order(&index, entries)?;
-            let mut writer = shared.writer.lock();
-            if writer.backlog() > shared.options.tail_cache_bytes {
-                let end = Position(writer.end);
-                drop((writer, index));
-                self.journal.wait(end, Durability::Os).map_err(|error| match error {
-                    FlushError::Poisoned { reason } => AppendError::Poisoned { reason },
-                    FlushError::Closed => AppendError::Closed,
-                })?;
-                continue;
-            }
-            shared.reserve(&mut writer, bytes)?;
-            let before = index.head.map_or(0, |head| head.bytes);
-            return Ok(self.put(&mut index, &mut writer, entries, &crcs, before));
-        }
-    }
-
-    fn put(
-        &self,
-        index: &mut Index,
-        writer: &mut Writer,
-        entries: &[Append<'_>],
-        crcs: &[u32],
-        mut stream_bytes: u64,
-    ) -> Position {
-        let active = writer.active.as_ref().map(|active| Arc::clone(&active.file));
-        let file = active.expect("reserved a moment ago");
-        touch(index, &file, self.stream.id);
-        for (append, crc) in entries.iter().zip(crcs) {
-            let payload = &append.entry.payload;
-            stream_bytes += payload.len() as u64;
-            let mut header = FrameHeader {
-                kind: Kind::Entry,
-                format: Some(append.entry.format),
-                stream: self.stream.id,
-                epoch: append.epoch,
-                record_count: append.entry.record_count,
-                version: append.version,
-                base_offset: append.base_offset,
-                max_timestamp: append.entry.max_timestamp,
-                attempt: append.attempt,
-                payload_bytes: u32::try_from(payload.len()).expect("admitted below 2^30"),
-                payload_crc: *crc,
-                durable: 0,
-                stream_bytes,
-            };
-            let at = writer.put(&mut header, payload);
-            index.append(&file, &header, at);
-        }
-        self.journal.shared.wake_ticker(writer);
-        Position(writer.end)
-    }
-
-    /// Checks the request by itself; returns the bytes its frames take at most.
-    fn admit(&self, entries: &[Append<'_>]) -> Result<u64, AppendError> {
-        let stream = self.stream.id;
-        let invalid = |why| Err(AppendError::Invalid { stream, why });
-        if entries.is_empty() || entries.len() > limits::APPEND_ENTRIES_MAX {
-            return invalid("an append has between 1 and 65536 entries");
-        }
-        let mut bytes = 0_u64;
-        for append in entries {
-            let count = append.entry.record_count;
-            if count == 0 || count > limits::ENTRY_RECORDS_MAX {
-                return invalid("an entry covers between 1 and 2^31 - 1 offsets");
-            }
-            let end = append.base_offset.0.checked_add(u64::from(count));
-            if end.is_none_or(|end| end > limits::OFFSET_MAX) {
-                return invalid("the stream's offsets are used up");
-            }
-            bytes = bytes.saturating_add(append.entry.payload.len() as u64);
-        }
-        let max = limits::ENTRY_BYTES_MAX as u64;
-        if bytes > max {
-            return Err(AppendError::TooLarge { stream, bytes, max });
-        }
-        Ok(frames_bytes_max(entries.iter().map(|append| append.entry.payload.len() as u64)))
-    }
-
-    /// INVARIANT(DENSE): within a stream, offsets and versions go on where they ended. The
-    /// footer's rows rely on it.
-    fn check_order(&self, index: &Index, entries: &[Append<'_>]) -> Result<(), AppendError> {
-        let mut next = index.head.map(|head| (head.end, head.version.next()));
-        for append in entries {
-            let (end, version) = next.unwrap_or((append.base_offset, append.version));
-            if append.base_offset != end || append.version != version {
-                return Err(AppendError::OutOfOrder {
-                    stream: self.stream.id,
-                    offset: append.base_offset,
-                    version: append.version,
-                    end,
-                    next: version,
-                });
-            }
-            let count = u64::from(append.entry.record_count);
-            next = Some((append.base_offset.plus(count), append.version.next()));
-        }
-        Ok(())
-    }
-
-    /// The head as the journal knows it: of everything appended, durable or not.
-    #[must_use]
-    pub fn head(&self) -> Option<Head> {
-        self.stream.index.lock().head
-    }
-
-    /// The owner's word, already durable elsewhere, that offsets below `before` are dead. Frees
-    /// nothing by itself; see [`Journal::reclaim`]. Never goes back.
-    pub fn trim(&self, before: Offset) {
-        let mut index = self.stream.index.lock();
-        index.trim = index.trim.max(before);
-    }
-
-    /// The owner's word, already durable elsewhere, that the stream is deleted. The id is never
-    /// used again.
-    pub fn discard(&self) {
-        self.stream.index.lock().discarded = true;
     }
 }

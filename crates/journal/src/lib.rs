@@ -14,6 +14,7 @@
 //!
 //! The bytes on disk are described in `docs/formats/journal.md`.
 
+mod append;
 mod chunk;
 pub mod disk;
 mod error;
@@ -23,6 +24,8 @@ mod format;
 mod index;
 pub mod inspect;
 mod journal;
+mod mapping;
+mod marks;
 mod read;
 mod reclaim;
 mod recover;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use thetis_types::{AttemptId, Epoch, HeadVersion, Offset, StoredEntry, StreamId};
 
 use crate::error::ReadError;
-use crate::files::JournalFile;
+use crate::files::{JournalFile, Trust};
 use crate::format::footer::Row;
 use crate::format::frame::{FrameHeader, HEADER, Salt};
 use crate::format::mem;
@@ -341,8 +341,8 @@ impl Log {
         let mut rest = pieces;
         while let Some(piece) = rest.first() {
             let range = piece.row.at..piece.row.at + piece.len(part);
-            if let Some(bytes) = piece.file.cached(range) {
-                self.check(piece, bytes, Trust::Memory, &mut take)?;
+            if let Some((bytes, trust)) = piece.file.cached(range) {
+                self.check(piece, bytes, trust, &mut take)?;
                 rest = &rest[1..];
                 continue;
             }
@@ -408,13 +408,6 @@ impl Log {
             why,
         }
     }
-}
-
-/// Where bytes come from: our own memory, whose checksum was computed from it, or a disk.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    Memory,
-    Disk,
 }
 
 /// What a plan may take.

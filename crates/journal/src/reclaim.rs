@@ -65,12 +65,15 @@ impl Journal {
     pub fn reclaim(&self) -> Result<ReclaimReport, ReclaimError> {
         let _one = self.shared.reclaiming.lock();
         let mut report = ReclaimReport::default();
+        // SUBTLE: sealed before their runs are listed. A file sealed later, while others are
+        // evacuated into it, holds copies that the list does not know, and would look dead.
+        let sealed = |file: &&Arc<JournalFile>| file.sealed.load(Ordering::Acquire);
+        let files: Vec<_> = self.shared.files.read().values().filter(sealed).cloned().collect();
         let mut by_file = self.runs_by_file();
         let mut victims = Vec::new();
         let mut evacuated = 0;
-        let files: Vec<_> = self.shared.files.read().values().cloned().collect();
         for file in files {
-            if !file.sealed.load(Ordering::Acquire) || !file.fences.lock().is_empty() {
+            if !file.fences.lock().is_empty() {
                 continue;
             }
             let runs = by_file.remove(&file.header.sequence).unwrap_or_default();
@@ -216,8 +219,11 @@ impl Journal {
                 let below = index.runs.iter().filter(|run| run.record.first < trim);
                 let (inside, outside): (Vec<_>, Vec<_>) =
                     below.partition(|run| gone(run.file.header.sequence));
-                // Of several removed files, a crash may bring any one back.
-                if outside.is_empty() && inside.len() < 2 {
+                // Of several removed files, a crash may bring any one back; also one whose dead
+                // entries stand before a hole that a mark among the removed ones explains.
+                let unmarked = index.mark.is_some_and(|(_, file)| gone(file));
+                let alone = inside.len() < if unmarked { 1 } else { 2 };
+                if outside.is_empty() && alone {
                     continue;
                 }
                 (trim, index.mark)
@@ -249,6 +255,11 @@ impl Journal {
             name = file.name();
             for (stream, _) in runs {
                 stream.index.lock().runs.retain(|run| !Arc::ptr_eq(&run.file, &file));
+            }
+            for (id, _) in file.trims.lock().iter() {
+                let Some(stream) = self.shared.streams.get(*id) else { continue };
+                let mut index = stream.index.lock();
+                index.mark = index.mark.filter(|(_, at)| *at != file.header.sequence);
             }
             self.shared.files.write().remove(&file.header.sequence);
             self.shared.writer.lock().forget_chunks(&file);

@@ -96,6 +96,7 @@ pub(crate) fn scan(file: &dyn File, id: u64, until: Option<u64>) -> Result<Scan,
         id,
         scan: Scan { end: FRAMES_AT, bytes, ..Scan::default() },
         looks: ONE_BIT_LOOKS_MAX,
+        searched: Searched::default(),
     };
     let mut from = FRAMES_AT;
     while let Some(next) = scanner.step(from)? {
@@ -109,6 +110,17 @@ struct Scanner<'a> {
     id: u64,
     scan: Scan,
     looks: usize,
+    searched: Searched,
+}
+
+/// What a search for the next frame went through, so that the end of a file, mostly zeros, is read
+/// once.
+#[derive(Default)]
+struct Searched {
+    from: u64,
+    until: u64,
+    /// Last byte in between that is not zero.
+    last: Option<u64>,
 }
 
 impl Scanner<'_> {
@@ -188,6 +200,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let mut probe = at + 8;
+        self.searched = Searched { from: probe, until: probe, last: None };
         while let Some(found) = self.next_magic(probe)? {
             let salt = self.salt(found);
             let good = match self.window.get(found, HEADER as u64)? {
@@ -230,36 +243,57 @@ impl Scanner<'_> {
                 return Ok(None);
             }
             let Some(bytes) = self.window.get(at, now)? else { return Ok(None) };
-            let place = if all_zero(bytes) {
-                None
-            } else {
-                bytes.chunks_exact(8).position(|word| u32_at(word, 0) == magic)
-            };
-            if let Some(place) = place {
-                return Ok(Some(at + place as u64 * 8));
+            let (mut place, mut last) = (None, None);
+            if !all_zero(bytes) {
+                place = bytes.chunks_exact(8).position(|word| u32_at(word, 0) == magic);
+                last = bytes.iter().rposition(|byte| *byte != 0);
             }
+            if let Some(place) = place {
+                let found = at + place as u64 * 8;
+                self.searched.until = found + 8;
+                // The magic itself; what follows it is searched next.
+                self.searched.last = Some(found + 3);
+                return Ok(Some(found));
+            }
+            self.searched.last = last.map(|last| at + last as u64).or(self.searched.last);
             at += now;
+            self.searched.until = at;
         }
     }
 
     /// Ends the scan: nothing behind `from` is a frame.
     fn finish(&mut self, from: u64, at: u64) -> Result<Option<u64>, ScanError> {
-        let mut last = None;
-        let mut place = from;
-        while place < self.window.len {
-            let now = (self.window.len - place).min(WINDOW);
-            let Some(bytes) = self.window.get(place, now)? else { break };
-            if !all_zero(bytes) {
-                last = bytes.iter().rposition(|byte| *byte != 0).map(|at| place + at as u64);
-            }
-            place += now;
-        }
+        let Searched { from: searched, until, last } = std::mem::take(&mut self.searched);
+        let len = self.window.len;
+        let last = if searched < at {
+            self.last_nonzero(from, len)?
+        } else {
+            let behind = self.last_nonzero(until, len)?;
+            let before = self.last_nonzero(from, searched)?;
+            behind.or(last).or(before)
+        };
         if let Some(last) = last {
             self.scan.tail = last + 1 - from;
             let at = at.min(last);
             self.flaw(at, last + 1 - at, "no frame where one should begin", None);
         }
         Ok(None)
+    }
+
+    /// The last byte within `[from, until)` that is not zero.
+    fn last_nonzero(&mut self, from: u64, until: u64) -> io::Result<Option<u64>> {
+        let mut last = None;
+        let mut place = from;
+        while place < until {
+            let now = (until - place).min(WINDOW);
+            let Some(bytes) = self.window.get(place, now)? else { break };
+            if !all_zero(bytes) {
+                let at = bytes.iter().rposition(|byte| *byte != 0);
+                last = at.map(|at| place + at as u64).or(last);
+            }
+            place += now;
+        }
+        Ok(last)
     }
 
     fn finish_flawed(&mut self, at: u64) -> Result<Option<u64>, ScanError> {
@@ -283,3 +317,36 @@ impl Scan {
 }
 
 const _: () = assert!(WINDOW.is_multiple_of(BLOCK));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Promise};
+    use crate::sim::SimDisk;
+
+    /// Wherever the last garbage byte stands, and whether a magic stands before it or not: the
+    /// flaw reaches from the end of the frames to that byte, and not further.
+    #[test]
+    fn garbage_is_measured_to_its_last_byte() {
+        let len = 300 << 10;
+        let start = FRAMES_AT;
+        for last in [start, start + 7, start + 9, 70_000, 200_001, len - 9, len - 1] {
+            for magic in [None, Some(start + 64), Some(start + 120_000)] {
+                let disk = SimDisk::new(1);
+                let file = disk.create("f", len).unwrap();
+                let write = |bytes: &[u8], at| {
+                    file.write_at(&[io::IoSlice::new(bytes)], at, Promise::Handed).unwrap();
+                };
+                write(&[1], last);
+                let magic = magic.filter(|at| at + 4 < last);
+                if let Some(at) = magic {
+                    write(&frame::MAGIC.to_le_bytes(), at);
+                }
+                let scan = scan(&*file, 1, None).unwrap();
+                assert_eq!(scan.tail, last + 1 - start, "{last} {magic:?}");
+                let [flaw] = &scan.flaws[..] else { panic!("{:?}", scan.flaws) };
+                assert_eq!((flaw.at, flaw.bytes), (start, last + 1 - start));
+            }
+        }
+    }
+}

@@ -11,12 +11,13 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, File, IoChoice, IoPath, Promise};
+use crate::disk::{Disk, File, IoChoice, IoPath, Mapping, Promise};
 use crate::format::mem;
 
 const SECTOR: usize = 512;
@@ -59,6 +60,9 @@ struct State {
     next_inode: u64,
     capacity: u64,
     fault: Option<Fault>,
+    /// Mapped files: number, mapping, and how much of what was written was taken over.
+    mapped: Vec<(u64, Arc<Mapping>, usize)>,
+    may_map: bool,
     /// Calls that change something, left until the power fails.
     calls_left: Option<u64>,
     calls: u64,
@@ -124,6 +128,21 @@ impl State {
             self.fault = None;
         }
         Err(io::Error::other("injected device failure"))
+    }
+
+    /// Takes over what was written through mappings: the system sees it, the medium does not.
+    fn absorb(&mut self) {
+        let State { mapped, inodes, .. } = self;
+        mapped.retain_mut(|(number, mapping, seen)| {
+            let Some(inode) = inodes.get_mut(number) else { return false };
+            let alone = Arc::strong_count(mapping) == 1;
+            let bytes = mapping.written_from(*seen);
+            // A cut below what was written would be a fault of the journal's: SIGBUS.
+            inode.now[*seen..*seen + bytes.len()].copy_from_slice(bytes);
+            inode.dirty.extend(*seen / SECTOR..(*seen + bytes.len()).div_ceil(SECTOR));
+            *seen += bytes.len();
+            !alone
+        });
     }
 
     fn used(&self) -> u64 {
@@ -192,6 +211,8 @@ impl SimDisk {
             next_inode: 1,
             capacity: u64::MAX,
             fault: None,
+            mapped: Vec::new(),
+            may_map: true,
             calls_left: None,
             calls: 0,
             dead: false,
@@ -228,6 +249,12 @@ impl SimDisk {
     /// Limits the bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.state.lock().capacity = bytes;
+    }
+
+    /// Whether files may be mapped; they may unless this says otherwise. Holds for files created
+    /// afterwards.
+    pub fn set_may_map(&self, may_map: bool) {
+        self.0.state.lock().may_map = may_map;
     }
 
     /// Bytes of all files together.
@@ -285,6 +312,7 @@ impl SimDisk {
     pub fn crash(&self) -> SimDisk {
         let mut guard = self.0.state.lock();
         let state = &mut *guard;
+        state.absorb();
         let mut names = state.durable_names.clone();
         let changed: BTreeSet<String> =
             state.names.keys().chain(state.durable_names.keys()).cloned().collect();
@@ -331,6 +359,8 @@ impl SimDisk {
             next_inode: state.next_inode,
             capacity: state.capacity,
             fault: None,
+            mapped: Vec::new(),
+            may_map: state.may_map,
             calls_left: None,
             calls: 0,
             dead: false,
@@ -424,6 +454,7 @@ impl Disk for SimDisk {
 impl File for SimFile {
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()> {
         let mut state = self.sim.state.lock();
+        state.absorb();
         let cut = state.tick()?;
         state.strike(Call::Write)?;
         let total: usize = parts.iter().map(|part| part.len()).sum();
@@ -453,6 +484,7 @@ impl File for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.sim.state.lock();
+        state.absorb();
         if state.tick()? {
             return Err(power_failure());
         }
@@ -466,8 +498,37 @@ impl File for SimFile {
         Ok(())
     }
 
+    fn map(&self) -> io::Result<Option<Arc<Mapping>>> {
+        let mut state = self.sim.state.lock();
+        if !state.may_map {
+            return Ok(None);
+        }
+        let mapping = Arc::new(Mapping::playing(&state.inode(self.inode)?.now));
+        // The header block is in the file already.
+        let seen = mem(crate::format::BLOCK);
+        state.mapped.push((self.inode, Arc::clone(&mapping), seen));
+        Ok(Some(mapping))
+    }
+
+    fn sync_mapped(&self, _mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        let mut state = self.sim.state.lock();
+        state.absorb();
+        if state.tick()? {
+            return Err(power_failure());
+        }
+        let failed = state.strike(Call::Sync);
+        let inode = state.inode(self.inode)?;
+        for sector in mem(range.start) / SECTOR..mem(range.end).div_ceil(SECTOR) {
+            if inode.dirty.remove(&sector) && failed.is_ok() {
+                inode.keep(sector);
+            }
+        }
+        failed
+    }
+
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let mut state = self.sim.state.lock();
+        state.absorb();
         let inode = state.inode(self.inode)?;
         let from = mem(at);
         let bytes = inode
@@ -484,6 +545,7 @@ impl File for SimFile {
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.sim.state.lock();
+        state.absorb();
         let cut = state.tick()?;
         state.resize(self.inode, bytes)?;
         if cut { Err(power_failure()) } else { Ok(()) }

@@ -10,19 +10,24 @@
 //! |  survives power loss |  survives the process |  in memory |
 //! ```
 //!
-//! `taken` is where the next flush begins. While direct flushes are in flight, nothing is handed
+//! `taken` is where the next flush begins. Frames in a mapped file are handed by being copied.
+//! Elsewhere, while direct flushes are in flight, nothing is handed
 //! that is not durable, and the other way round: the page cache and direct writes never both hold
 //! unwritten bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use thetis_types::{Offset, StreamId};
+
 use crate::chunk::{CHUNK, Chunk, Pen};
+use crate::disk::Mapping;
 use crate::files::JournalFile;
 use crate::flush::{Callback, Flight, Waiter};
 use crate::format::file::FRAMES_AT;
 use crate::format::frame::{self, FrameHeader, HEADER, Salt, frame_at};
-use crate::format::{BLOCK, block_ceil};
+use crate::format::{BLOCK, block_ceil, mem};
+use crate::marks::Marks;
 
 /// Chunks kept for reuse; the rest goes back to the allocator.
 const POOL_CHUNKS_MAX: usize = 8;
@@ -30,6 +35,8 @@ const POOL_CHUNKS_MAX: usize = 8;
 /// The file being appended to.
 pub(crate) struct Active {
     pub(crate) file: Arc<JournalFile>,
+    /// The file as memory, if it is written so.
+    mapping: Option<Arc<Mapping>>,
     pen: Pen,
     chunk: usize,
     /// Byte of the file where the last frame ends.
@@ -65,6 +72,9 @@ pub(crate) struct Writer {
     pub(crate) taken: u64,
     pub(crate) handed: u64,
     pub(crate) durable: u64,
+    /// End of the last frame known durable: `durable`, unless that stepped over to the first byte
+    /// of frames in the next file. What frames carry as proof.
+    proven: u64,
     pub(crate) flights: VecDeque<Flight>,
     /// A write that shares the page cache is running; no other may start.
     pub(crate) exclusive: bool,
@@ -75,8 +85,6 @@ pub(crate) struct Writer {
     pub(crate) served: usize,
     /// The ticker sleeps until somebody appends.
     pub(crate) ticker_idle: bool,
-    /// Somebody waited for `disk`: the next file is worth prewriting.
-    pub(crate) disk_wanted: bool,
 
     pub(crate) poisoned: Option<Arc<str>>,
     pub(crate) closed: bool,
@@ -86,12 +94,21 @@ pub(crate) struct Writer {
     cached: VecDeque<(Arc<JournalFile>, usize)>,
     cached_bytes_max: u64,
     pool: Vec<Arc<Chunk>>,
+    /// Windows of mapped files nobody will read here any more, to be let go of elsewhere, and the
+    /// byte of the file each begins at.
+    pub(crate) evicted: Vec<(Arc<JournalFile>, u64, Arc<Chunk>)>,
+    marks: Arc<Marks>,
     pub(crate) appended_bytes: u64,
     pub(crate) flushes: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(next_sequence: u64, next_base: u64, cached_bytes_max: u64) -> Writer {
+    pub(crate) fn new(
+        next_sequence: u64,
+        next_base: u64,
+        cached_bytes_max: u64,
+        marks: Arc<Marks>,
+    ) -> Writer {
         Writer {
             active: None,
             closing: VecDeque::new(),
@@ -104,6 +121,7 @@ impl Writer {
             taken: next_base,
             handed: next_base,
             durable: next_base,
+            proven: next_base,
             flights: VecDeque::new(),
             exclusive: false,
             waiters: VecDeque::new(),
@@ -111,13 +129,14 @@ impl Writer {
             draining: false,
             served: 0,
             ticker_idle: false,
-            disk_wanted: true,
             poisoned: None,
             closed: false,
             stop: false,
             cached: VecDeque::new(),
             cached_bytes_max,
             pool: Vec::new(),
+            evicted: Vec::new(),
+            marks,
             appended_bytes: 0,
             flushes: 0,
         }
@@ -131,28 +150,74 @@ impl Writer {
         })
     }
 
+    /// Whether the next file is mapped, the active one is not, and frames of at most `bytes` fit:
+    /// a weaker level than the active file was made for was asked for, so it is left early.
+    pub(crate) fn has_better(&self, bytes: u64) -> bool {
+        let mapped = self.active.as_ref().is_some_and(|active| active.mapping.is_some());
+        let Next::Ready(next) = &self.next else { return false };
+        !mapped && next.is_mapped() && has_room(next, bytes)
+    }
+
     /// Makes a prepared file the active one; the one before waits for its last flush and footer.
     pub(crate) fn install(&mut self, file: Arc<JournalFile>) {
         let before = self.active.as_ref().map(|it| (it.file.header.sequence, it.end));
         self.retire_active();
-        let base = file.header.base;
-        let mut pen = self.fresh_pen();
-        pen.write(&[0; 4096]); // stands for the header block, which is never written from here
+        let mapping = file.mapping();
+        let pen = match mapping.as_ref().and_then(|it| Pen::on(it, mem(FRAMES_AT))) {
+            Some(pen) => pen,
+            None => {
+                let mut pen = self.fresh_pen();
+                pen.write(&[0; 4096]); // stands for the header block, not written from here
+                pen
+            }
+        };
         file.keep_chunk(0, Arc::clone(pen.chunk()));
         self.cached.push_back((Arc::clone(&file), 0));
-        self.active = Some(Active { file, pen, chunk: 0, end: FRAMES_AT });
         // No bytes lie between the end of one file and the first frame of the next, so marks that
         // stand at the end move over.
-        let at = base + FRAMES_AT;
+        let at = file.header.base + FRAMES_AT;
+        self.active = Some(Active { file, mapping, pen, chunk: 0, end: FRAMES_AT });
         for mark in [&mut self.taken, &mut self.handed, &mut self.durable] {
             if *mark == self.end {
                 *mark = at;
             }
         }
         self.end = at;
-        if let Some((sequence, data_end)) = before {
-            self.put(&mut FrameHeader::follows(sequence, data_end), &[]);
+        match before {
+            Some((sequence, data_end)) => {
+                self.put(&mut FrameHeader::follows(sequence, data_end), &[]);
+            }
+            // All files before were sealed by the open.
+            None => self.proven = self.durable,
         }
+        self.publish();
+    }
+
+    /// Notes that everything before `end` is durable.
+    ///
+    /// CRASH(@F): a mark at the first frame of a file would also prove the bytes between the end
+    /// of the file before and that file, where sealing may have begun to write a footer.
+    pub(crate) fn make_durable(&mut self, end: u64) {
+        if end <= self.durable {
+            return;
+        }
+        self.durable = end;
+        let closing = self.closing.iter().map(|(file, end)| (file, *end));
+        let active = self.active.iter().map(|active| (&active.file, self.end));
+        let mut before = None;
+        for (file, file_end) in closing.chain(active) {
+            if end == file.header.base + FRAMES_AT {
+                self.proven = before.unwrap_or(self.proven);
+                return;
+            }
+            before = Some(file_end);
+        }
+        self.proven = end;
+    }
+
+    /// Lets those who look without the lock see how far things are.
+    pub(crate) fn publish(&self) {
+        self.marks.publish(self.handed.max(self.durable), self.durable);
     }
 
     /// Ends the active file where it is.
@@ -175,8 +240,23 @@ impl Writer {
     /// Appends one frame; returns the byte of the file where it begins. The caller has made sure
     /// that it fits.
     pub(crate) fn put(&mut self, header: &mut FrameHeader, payload: &[u8]) -> u64 {
-        header.durable = self.durable;
+        header.durable = self.proven;
         self.put_frame(header, payload)
+    }
+
+    /// Appends a mark that offsets of `stream` below `before` are dead; returns the sequence of the
+    /// file it stands in. The caller has made sure that it fits.
+    pub(crate) fn put_trim(&mut self, stream: StreamId, before: Offset) -> u64 {
+        self.put(&mut FrameHeader::trim(stream, before), &[]);
+        let file = self.active_file();
+        file.trims.lock().push((stream, before));
+        file.header.sequence
+    }
+
+    /// The file being filled. The caller has made sure that there is one.
+    pub(crate) fn active_file(&self) -> Arc<JournalFile> {
+        let active = self.active.as_ref().map(|active| Arc::clone(&active.file));
+        active.expect("`fits` was asked before")
     }
 
     fn put_frame(&mut self, header: &FrameHeader, payload: &[u8]) -> u64 {
@@ -185,10 +265,29 @@ impl Writer {
         let at = frame_at(from);
         let encoded = header.encode(Salt { file, at });
         self.write_zeros(at - from);
-        self.write(&encoded);
-        self.write(payload);
-        self.write_zeros(header.bytes() - (HEADER + payload.len()) as u64);
+        let padding = mem(header.bytes()) - HEADER - payload.len();
+        let active = self.active.as_mut().expect("`fits` was asked before");
+        if mem(header.bytes()) <= active.pen.room() {
+            active.pen.write_frame(&encoded, payload, padding);
+            self.advance(header.bytes());
+        } else {
+            self.write(&encoded);
+            self.write(payload);
+            self.write_zeros(padding as u64);
+        }
         at
+    }
+
+    /// Moves the end over `bytes` just copied.
+    fn advance(&mut self, bytes: u64) {
+        let Some(active) = self.active.as_mut() else { return };
+        active.end += bytes;
+        // What is copied into a mapped file is handed, provided everything before it is.
+        if active.mapping.is_some() && self.handed == self.end {
+            self.handed += bytes;
+        }
+        self.end += bytes;
+        self.appended_bytes += bytes;
     }
 
     /// Fills the last block up, so that a flush that ends here shares no block with the next one.
@@ -201,14 +300,14 @@ impl Writer {
             self.write_zeros(at - active.end);
         } else {
             let mut pad = FrameHeader::pad(gap);
-            pad.durable = self.durable;
-            self.put_frame(&pad, &vec![0; crate::format::mem(gap) - HEADER]);
+            pad.durable = self.proven;
+            self.put_frame(&pad, &vec![0; mem(gap) - HEADER]);
         }
     }
 
     fn write_zeros(&mut self, bytes: u64) {
         const ZEROS: [u8; 128] = [0; 128];
-        let mut left = crate::format::mem(bytes);
+        let mut left = mem(bytes);
         while left > 0 {
             let now = left.min(ZEROS.len());
             self.write(&ZEROS[..now]);
@@ -226,15 +325,20 @@ impl Writer {
             }
             let (now, rest) = bytes.split_at(room.min(bytes.len()));
             active.pen.write(now);
-            active.end += now.len() as u64;
-            self.end += now.len() as u64;
-            self.appended_bytes += now.len() as u64;
+            self.advance(now.len() as u64);
             bytes = rest;
         }
     }
 
     fn next_chunk(&mut self) {
-        let pen = self.fresh_pen();
+        let mapping = self.active.as_ref().and_then(|active| active.mapping.clone());
+        let pen = match mapping {
+            Some(mapping) => {
+                self.evict();
+                Pen::on(&mapping, 0).expect("`fits` was asked before, and the mapping is as long")
+            }
+            None => self.fresh_pen(),
+        };
         let Some(active) = self.active.as_mut() else { return };
         active.chunk += 1;
         active.file.keep_chunk(active.chunk, Arc::clone(pen.chunk()));
@@ -242,9 +346,8 @@ impl Writer {
         active.pen = pen;
     }
 
-    /// A pen on recycled memory when there is some; evicts the oldest chunks the operating system
-    /// already has when the cache is full.
-    fn fresh_pen(&mut self) -> Pen {
+    /// Evicts the oldest chunks the operating system already has when the cache is full.
+    fn evict(&mut self) {
         let full = |cached: usize| (cached as u64 + 1) * CHUNK as u64 > self.cached_bytes_max;
         while full(self.cached.len()) {
             let Some((file, number)) = self.cached.front() else { break };
@@ -254,13 +357,21 @@ impl Writer {
             if gone > self.handed.max(self.durable) {
                 break;
             }
-            if let Some(chunk) = file.evict_chunk(*number)
-                && self.pool.len() < POOL_CHUNKS_MAX
-            {
-                self.pool.push(chunk);
+            match file.evict_chunk(*number) {
+                Some(chunk) if chunk.is_mapped() => {
+                    let at = *number as u64 * CHUNK as u64;
+                    self.evicted.push((Arc::clone(file), at, chunk));
+                }
+                Some(chunk) if self.pool.len() < POOL_CHUNKS_MAX => self.pool.push(chunk),
+                _ => {}
             }
             self.cached.pop_front();
         }
+    }
+
+    /// A pen on recycled memory when there is some.
+    fn fresh_pen(&mut self) -> Pen {
+        self.evict();
         let mut held = Vec::new();
         let mut found = None;
         while found.is_none()
@@ -305,6 +416,11 @@ impl Writer {
             })
             .collect()
     }
+}
+
+/// Whether frames of at most `bytes` fit into a fresh file.
+pub(crate) fn has_room(file: &JournalFile, bytes: u64) -> bool {
+    FRAMES_AT + frames_bytes_max([bytes].into_iter()) <= file.header.bytes
 }
 
 /// Bytes that frames of these payloads take at most, wherever the first begins.

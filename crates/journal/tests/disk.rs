@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thetis_journal::verify::verify;
 use thetis_journal::{
     Append, AppendError, CrashRow, IoChoice, Journal, Log, OpenError, Options, OsDisk, Position,
     Recovery,
@@ -257,6 +258,95 @@ fn out_of_order_appends_are_refused() {
         let attempt = AttemptId::NONE;
         let append = Append { epoch: Epoch(1), version, base_offset, attempt, entry: &entry };
         assert!(matches!(log.append(&[append]), Err(AppendError::OutOfOrder { .. })));
+    }
+}
+
+const KILL_DIR: &str = "JOURNAL_KILL_DIR";
+
+/// The process that [`what_os_answered_survives_a_kill`] kills: says each append that was answered.
+#[test]
+#[ignore = "a part of what_os_answered_survives_a_kill, which runs it"]
+fn appends_until_killed() {
+    let dir = std::env::var(KILL_DIR).unwrap();
+    // Long enough that nothing but the mapping, or the answer's own write, can save a byte.
+    let os_flush_interval = std::time::Duration::from_secs(3600);
+    let io = if dir.ends_with("buffered") { IoChoice::Buffered } else { IoChoice::Auto };
+    let (journal, _) = open(dir.as_ref(), Options { io, os_flush_interval, ..small() });
+    let log = journal.log(StreamId(1));
+    for n in 0.. {
+        let at = append(&log, &entry(payload(n, 1500), 2, 0)).unwrap();
+        journal.wait(at, Durability::Os).unwrap();
+        println!("answered {n}");
+    }
+}
+
+#[test]
+fn what_os_answered_survives_a_kill() {
+    for (name, count) in [("mapped", 10_u64), ("mapped", 5000), ("buffered", 5000)] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join(name);
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
+            .env(KILL_DIR, &dir)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let answered = lines.map_while(Result::ok).filter(|line| line.contains("answered"));
+        assert_eq!(u64::try_from(answered.take(mem(count)).count()).unwrap(), count);
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let (journal, found) = open(&dir, small());
+        assert!(found.damage.is_empty(), "{:?}", found.damage);
+        let log = journal.log(StreamId(1));
+        let head = log.head().unwrap();
+        assert!(head.version.0 >= count, "{head:?} of {count} answered");
+        check(&log, head.version.0, 1500);
+    }
+}
+
+fn mem(count: u64) -> usize {
+    usize::try_from(count).unwrap()
+}
+
+/// A trim was made durable, the records it was about were of a level that did not survive: the
+/// stream goes on at the trim offset, and neither recovery nor verification calls that a hole.
+#[test]
+fn a_trim_beyond_the_end_is_where_the_stream_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), small());
+    let log = journal.log(StreamId(1));
+    append(&log, &entry(payload(0, 700), 2, 0)).unwrap();
+    log.trim(Offset(10));
+    let entry = entry(payload(5, 700), 2, 0);
+    let at = |offset, version| {
+        let (base_offset, version) = (Offset(offset), HeadVersion(version));
+        let attempt = AttemptId { since: base_offset, nonce: version.0 };
+        log.append(&[Append { epoch: Epoch(1), version, base_offset, attempt, entry: &entry }])
+    };
+    for (offset, version) in [(2, 2), (9, 7), (10, 1), (11, 7)] {
+        let refused = at(offset, version);
+        assert!(matches!(refused, Err(AppendError::OutOfOrder { .. })), "o{offset} v{version}");
+    }
+    at(10, 7).unwrap();
+    assert!(matches!(at(12, 9), Err(AppendError::OutOfOrder { .. })), "one jump, no more");
+    let last = at(12, 8).unwrap();
+    journal.wait(last, Durability::Disk).unwrap();
+    drop((journal, log));
+    for _ in 0..2 {
+        // First after a crash, then from the footer.
+        let disk = OsDisk::new(dir.path()).unwrap();
+        assert_eq!(verify(&disk, |_| {}).unwrap().findings, []);
+        let (journal, found) = open(dir.path(), small());
+        assert!(found.damage.is_empty() && found.cut.is_none(), "{found:?}");
+        let log = journal.log(StreamId(1));
+        assert_eq!((found.streams[0].start, found.streams[0].head.end), (Offset(10), Offset(14)));
+        assert_eq!(log.head().unwrap().version, HeadVersion(8));
+        let read = log.read(Offset(10), Offset(14), usize::MAX).unwrap();
+        let places: Vec<_> = read.iter().map(|it| (it.base_offset.0, it.version.0)).collect();
+        assert_eq!(places, [(10, 7), (12, 8)]);
+        journal.close().unwrap();
     }
 }
 

@@ -146,13 +146,14 @@ fn check(journal: &Journal, known: &mut BTreeMap<u64, Known>, context: &str) {
 fn history(seed: u64, rows: &mut BTreeSet<CrashRow>) {
     let mut dice = Dice(seed);
     let mut disk = SimDisk::new(seed);
+    // Two of three histories write through mapped files.
+    disk.set_may_map(!seed.is_multiple_of(3));
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
     for life in 0..4 {
         let context = format!("seed {seed} life {life}");
         if life > 0 {
-            let mut torn_only = verify(&disk, |_| {}).unwrap();
-            torn_only.findings.retain(|it| it.kind != thetis_journal::verify::FindingKind::Torn);
-            assert_eq!(torn_only.findings, [], "{context}");
+            let report = verify(&disk, |_| {}).unwrap();
+            assert!(report.is_sound(), "{context}: {:#?}", report.findings);
         }
         // The open itself may be the victim.
         if dice.below(4) == 0 {

@@ -110,18 +110,21 @@ impl Lane {
         Stream { lane: Arc::new(lane) }
     }
 
+    /// Everything up to `at` is safe at `level`: the head advances, and those who wait are told.
+    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) {
+        let before = state.head;
+        if state.safe(at, level) {
+            self.committed.store(state.head.end.0, Ordering::Release);
+            self.shared.landed(state.head.bytes - before.bytes);
+            self.moved.notify(usize::MAX);
+        }
+    }
+
     /// What the WAL said of `at`: the head advances, or the stream stops.
     fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
         let mut state = self.state.lock();
         match result {
-            Ok(&()) => {
-                let before = state.head;
-                if state.safe(at, level) {
-                    self.committed.store(state.head.end.0, Ordering::Release);
-                    self.shared.landed(state.head.bytes - before.bytes);
-                    self.moved.notify(usize::MAX);
-                }
-            }
+            Ok(&()) => self.advance(&mut state, at, level),
             Err(error) => {
                 if !state.is_broken() {
                     state.wal_failed();
@@ -234,8 +237,13 @@ impl Stream {
         };
         let asked = self.durability();
         let level = state.placed(placement, at, asked);
+        // Safe by being copied: committed under the lock that is held anyway.
+        let safe = lane.shared.wal.reached(at, level).then(|| {
+            lane.advance(&mut state, at, level);
+            state.head
+        });
         drop(state);
-        Ok(Appending::placed(lane.clone(), placement, at, level, asked))
+        Ok(Appending::placed(lane.clone(), placement, at, level, asked, safe))
     }
 
     /// Whole entries from `from` on, the first covering it: at most `bytes_max` bytes of payload,

@@ -29,11 +29,16 @@ proptest! {
 
     #[test]
     fn a_stream_is_a_vector_at_disk(steps in steps()) {
-        run(Durability::Disk, steps);
+        run(Durability::Disk, None, steps);
     }
 
     #[test]
     fn a_stream_is_a_vector_at_os(steps in steps()) {
-        run(Durability::Os, steps);
+        run(Durability::Os, None, steps);
+    }
+
+    #[test]
+    fn a_stream_whose_appends_are_safe_at_once_is_a_vector(steps in steps()) {
+        run(Durability::Os, Some(Durability::Os), steps);
     }
 }

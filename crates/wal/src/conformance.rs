@@ -105,6 +105,13 @@ fn trims_and_discards(wal: &dyn Wal) {
     wal.reclaim().expect("the device works");
     let kept = log.read(Offset(2), Offset(4), 100).expect("readable");
     assert_eq!(kept.len(), 2);
+    // The owner's word reaches above the end: records of a weak durability were lost.
+    log.trim(Offset(9));
+    let at = put(&*log, 9, 12, 0, &entry(1, 0, b"y"));
+    wal.wait(at, Durability::Disk).expect("the device works");
+    wal.reclaim().expect("the device works");
+    let kept = log.read(Offset(9), Offset(10), 100).expect("readable");
+    assert_eq!(kept[0].version, HeadVersion(12));
     log.discard();
     wal.reclaim().expect("the device works");
 }

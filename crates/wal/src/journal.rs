@@ -55,6 +55,10 @@ impl Wal for JournalWal {
         self.journal.wait(at, level).map_err(flush_error)
     }
 
+    fn reached(&self, at: Position, level: Durability) -> bool {
+        self.journal.reached(at, level)
+    }
+
     fn when(&self, at: Position, level: Durability, then: Then) {
         self.journal.when(at, level, Box::new(|result| then(result.map_err(flush_error))));
     }

@@ -53,6 +53,10 @@ pub trait Wal: Send + Sync {
     /// until it is opened again.
     fn wait(&self, at: Position, level: Durability) -> Result<(), FlushError>;
 
+    /// Whether everything up to `at` is safe at `level` already. MUST NOT block and MAY say false
+    /// of what is safe: then [`Wal::wait`] tells.
+    fn reached(&self, at: Position, level: Durability) -> bool;
+
     /// Runs `then` once everything up to `at` is safe at `level`, or cannot be made so. It MUST
     /// run exactly once, perhaps on this call's own stack when nothing is to be waited for.
     fn when(&self, at: Position, level: Durability, then: Then);
@@ -141,7 +145,8 @@ pub trait Log: Send + Sync {
     /// As [`Log::read`].
     fn bytes_between(&self, from: Offset, until: Offset) -> Result<u64, ReadError>;
 
-    /// Everything below `before` is dead. The core says so only after its metadata does.
+    /// Everything below `before` is dead. The core says so only after its metadata does. Where the
+    /// log ends below `before`, the next append begins there, with any version above the last.
     fn trim(&self, before: Offset);
 
     /// The stream is deleted: all of it is dead.

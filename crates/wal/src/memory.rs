@@ -25,6 +25,8 @@ struct Inner {
     end: u64,
     /// Positions safe at each level, by its ordinal.
     safe: [u64; 3],
+    /// The level an append reaches by being taken.
+    at_once: Option<Durability>,
     fail_next_flush: bool,
     poisoned: bool,
     closed: bool,
@@ -55,6 +57,12 @@ impl MemoryWal {
     /// The next flush fails, and poisons the WAL.
     pub fn fail_next_flush(&self) {
         self.inner.lock().fail_next_flush = true;
+    }
+
+    /// An append is safe at `level` when it is taken, as with an engine that needs no flush for it;
+    /// with `None`, which is so at first, only once somebody waits.
+    pub fn set_at_once(&self, level: Option<Durability>) {
+        self.inner.lock().at_once = level;
     }
 
     /// Appends are refused for want of room while `full`.
@@ -109,6 +117,10 @@ impl Wal for MemoryWal {
 
     fn wait(&self, at: Position, level: Durability) -> Result<(), FlushError> {
         self.inner.lock().reach(at, level)
+    }
+
+    fn reached(&self, at: Position, level: Durability) -> bool {
+        self.inner.lock().safe[level as usize] >= at.0
     }
 
     fn when(&self, at: Position, level: Durability, then: Then) {
@@ -176,7 +188,13 @@ impl Log for MemoryLog {
             };
             inner.streams.entry(self.stream).or_default().push(stored);
         }
-        Ok(Position(inner.end))
+        let end = inner.end;
+        for level in Durability::ALL {
+            if inner.at_once >= Some(level) {
+                inner.safe[level as usize] = end;
+            }
+        }
+        Ok(Position(end))
     }
 
     fn read(

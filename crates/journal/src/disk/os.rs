@@ -2,21 +2,23 @@
 //!
 //! A new file is held by two descriptors. The buffered one serves reads, handed writes and syncs;
 //! the direct one serves durable writes with `RWF_DSYNC`, which on a prewritten file cost one
-//! device write and no metadata. The journal never lets both have unwritten bytes at once.
+//! device write and no metadata. The journal never lets both have unwritten bytes at once, and
+//! maps only files it writes nothing to directly.
 
 use std::any::Any;
 use std::fs;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::ReadWriteFlags;
 
-use super::{Disk, File, IoChoice, IoPath, Promise};
-use crate::format::BLOCK;
+use super::{Disk, File, IoChoice, IoPath, Mapping, Promise};
+use crate::format::{BLOCK, mem};
 
 /// Name of the file the lock is taken on.
 const LOCK: &str = "lock";
@@ -27,11 +29,13 @@ const PARTS_MAX: usize = 1024;
 pub struct OsDisk {
     path: PathBuf,
     direct: AtomicBool,
+    mapped: AtomicBool,
 }
 
 struct OsFile {
     buffered: fs::File,
     direct: Option<fs::File>,
+    may_map: bool,
 }
 
 impl OsDisk {
@@ -41,7 +45,7 @@ impl OsDisk {
     /// Of the file system.
     pub fn new(path: impl AsRef<Path>) -> io::Result<OsDisk> {
         fs::create_dir_all(path.as_ref())?;
-        Ok(OsDisk { path: path.as_ref().to_owned(), direct: AtomicBool::new(false) })
+        Ok(OsDisk::over(path.as_ref()))
     }
 
     /// A disk over an existing directory, for reading it offline.
@@ -52,7 +56,15 @@ impl OsDisk {
         if !fs::metadata(path.as_ref())?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(OsDisk { path: path.as_ref().to_owned(), direct: AtomicBool::new(false) })
+        Ok(OsDisk::over(path.as_ref()))
+    }
+
+    fn over(path: &Path) -> OsDisk {
+        OsDisk {
+            path: path.to_owned(),
+            direct: AtomicBool::new(false),
+            mapped: AtomicBool::new(false),
+        }
     }
 
     fn open_direct(&self, name: &str) -> io::Result<fs::File> {
@@ -72,6 +84,17 @@ impl OsDisk {
         })();
         let _ = fs::remove_file(&path);
         outcome
+    }
+}
+
+/// The lock on a directory.
+struct Lock(fs::File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process being started elsewhere in this one holds a copy of the
+        // descriptor until it runs, and with it the lock.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -101,7 +124,8 @@ impl Disk for OsDisk {
                 true => Some(self.open_direct(name)?),
                 false => None,
             };
-            Ok(Arc::new(OsFile { buffered, direct }) as Arc<dyn File>)
+            let may_map = self.mapped.load(Ordering::Relaxed);
+            Ok(Arc::new(OsFile { buffered, direct, may_map }) as Arc<dyn File>)
         })();
         if outcome.is_err() {
             let _ = fs::remove_file(&path);
@@ -124,7 +148,7 @@ impl Disk for OsDisk {
             }
             other => other?,
         };
-        Ok(Arc::new(OsFile { buffered, direct: None }))
+        Ok(Arc::new(OsFile { buffered, direct: None, may_map: false }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -144,7 +168,7 @@ impl Disk for OsDisk {
         let file = options.write(true).create(true).truncate(false).open(self.path.join(LOCK))?;
         // Held by the open description, so two journals of one process exclude each other too.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        Ok(Box::new(Lock(file)))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -164,6 +188,7 @@ impl Disk for OsDisk {
             },
         };
         self.direct.store(path.direct, Ordering::Relaxed);
+        self.mapped.store(choice != IoChoice::Buffered, Ordering::Relaxed);
         Ok(path)
     }
 
@@ -198,6 +223,27 @@ impl File for OsFile {
     fn sync(&self) -> io::Result<()> {
         // fdatasync covers the length; it leaves out only times.
         self.buffered.sync_data()
+    }
+
+    fn map(&self) -> io::Result<Option<Arc<Mapping>>> {
+        if !self.may_map {
+            return Ok(None);
+        }
+        // Whatever the reason: writes do the same, more slowly.
+        let mapping = Mapping::of_file(&self.buffered, mem(self.len()?));
+        if let Err(error) = &mapping {
+            tracing::debug!(%error, "the file is written, not mapped");
+        }
+        Ok(mapping.ok().map(Arc::new))
+    }
+
+    fn sync_mapped(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        mapping.sync(mem(range.start)..mem(range.end))
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        let bytes = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+        let _ = rustix::fs::fadvise(&self.buffered, range.start, bytes, Advice::DontNeed);
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use event_listener::{Event, Listener};
 use parking_lot::Mutex;
-use thetis_types::{Durability, OffsetRange, Receipt};
+use thetis_types::{Durability, Head, OffsetRange, Receipt};
 use thetis_wal::{FlushError, Position};
 
 use super::Lane;
@@ -30,6 +30,8 @@ pub struct Appending {
 enum Step {
     /// Nobody waits for the WAL yet.
     Placed,
+    /// Safe when it was placed; the head after that.
+    Safe(Head),
     /// The WAL will call back and leave its answer here.
     Called(Arc<Slot>),
     /// The answer was taken.
@@ -49,8 +51,10 @@ impl Appending {
         at: Position,
         level: Durability,
         asked: Durability,
+        safe: Option<Head>,
     ) -> Appending {
-        Appending { lane, placement, at, level, asked, step: Step::Placed }
+        let step = safe.map_or(Step::Placed, Step::Safe);
+        Appending { lane, placement, at, level, asked, step }
     }
 
     /// The offsets the records get if the append commits.
@@ -64,37 +68,41 @@ impl Appending {
     /// # Errors
     /// The WAL failed: it may or may not have committed.
     pub fn wait(mut self) -> Result<Receipt, AppendError> {
-        let result = match std::mem::replace(&mut self.step, Step::Done) {
+        match std::mem::replace(&mut self.step, Step::Done) {
+            Step::Safe(head) => Ok(self.receipt(head)),
             Step::Called(slot) => loop {
                 let listener = slot.answered.listen();
                 if let Some(result) = slot.answer.lock().take() {
-                    break result;
+                    break self.answer(result);
                 }
                 listener.wait();
             },
             Step::Placed | Step::Done => {
                 let result = self.lane.shared.wal.wait(self.at, self.level);
                 self.lane.settle(self.at, self.level, result.as_ref());
-                result
+                self.answer(result)
             }
-        };
-        self.receipt(result)
+        }
     }
 
-    fn receipt(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
+    fn answer(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
         let stream = self.lane.id;
-        if let Err(source) = result {
-            return Err(AppendError::Unknown { stream, source });
+        match result {
+            Err(source) => Err(AppendError::Unknown { stream, source }),
+            Ok(()) => Ok(self.receipt(self.lane.state.lock().head)),
         }
-        let (head, made) = (self.lane.state.lock().head, self.placement.head);
+    }
+
+    fn receipt(&self, head: Head) -> Receipt {
+        let made = self.placement.head;
         assert!(invariants::ack_durable(&head, &made, self.level, self.asked), "ACK-DURABLE");
-        Ok(Receipt {
-            stream,
+        Receipt {
+            stream: self.lane.id,
             range: self.range(),
             version: made.version,
             epoch: made.epoch,
             durability: self.level,
-        })
+        }
     }
 
     /// Has the WAL make the append safe and the head advance, whether anyone waits or not. A caller
@@ -129,13 +137,16 @@ impl Appending {
     /// # Errors
     /// The WAL failed: it may or may not have committed.
     pub async fn committed(mut self) -> Result<Receipt, AppendError> {
+        if let Step::Safe(head) = self.step {
+            return Ok(self.receipt(head));
+        }
         let slot = self.call();
         loop {
             let listener = slot.answered.listen();
             let answer = slot.answer.lock().take();
             if let Some(result) = answer {
                 self.step = Step::Done;
-                return self.receipt(result);
+                return self.answer(result);
             }
             listener.await;
         }

@@ -71,8 +71,9 @@ struct World {
 }
 
 impl World {
-    fn new(level: Durability) -> World {
+    fn new(level: Durability, at_once: Option<Durability>) -> World {
         let wal = MemoryWal::default();
+        wal.set_at_once(at_once);
         let clock = Arc::new(ManualClock::default());
         let meta = Arc::new(MemoryStore::new(clock.clone()));
         let store = open(&wal, &meta, &clock, 1);
@@ -260,8 +261,8 @@ fn open(wal: &MemoryWal, meta: &Arc<MemoryStore>, clock: &Arc<ManualClock>, seed
 }
 
 /// Performs a history; panics where stream and vector differ.
-pub(crate) fn run(level: Durability, steps: Vec<Step>) {
-    let mut world = World::new(level);
+pub(crate) fn run(level: Durability, at_once: Option<Durability>, steps: Vec<Step>) {
+    let mut world = World::new(level, at_once);
     for step in steps {
         match step {
             Step::Append { records, expected: None } => {

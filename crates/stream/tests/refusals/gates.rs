@@ -96,6 +96,10 @@ impl Wal for GatedWal {
         self.model.wait(at, level)
     }
 
+    fn reached(&self, at: Position, level: Durability) -> bool {
+        !self.gate.is_shut() && self.model.reached(at, level)
+    }
+
     fn when(&self, at: Position, level: Durability, then: Then) {
         let mut held = self.held.lock();
         if self.gate.is_shut() {
