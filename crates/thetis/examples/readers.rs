@@ -11,7 +11,7 @@ fn main() -> Result<(), thetis::Error> {
 }
 
 /// Appends, reads with two readers, and gives back what both have passed.
-pub fn run(root: &std::path::Path) -> Result<(), thetis::Error> {
+pub(crate) fn run(root: &std::path::Path) -> Result<(), thetis::Error> {
     // Several stores may live side by side under one root, each under its key.
     let options = Options::default().flush(Flush::Each);
     let (thetis, _) = Thetis::open_keyed_with(root, "shop", options)?;

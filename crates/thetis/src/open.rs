@@ -28,8 +28,9 @@ use crate::keyed::keyed_dir;
 use crate::readers::{Readers, Registry};
 use crate::stream::Stream;
 
-/// How long bytes wait for a flush that nobody asks for: [`Flush::Never`].
-const NEVER: Duration = Duration::from_secs(60 * 60);
+/// How long bytes wait for a flush that nobody asks for: [`Flush::Never`]. A full file is sealed,
+/// and can be given back, only after it was flushed, so this is not for ever.
+const NEVER: Duration = Duration::from_secs(10);
 
 /// When appended bytes are flushed to the device, in the words of logs with flush schedules. A
 /// stream may still choose its own [`Durability`].
@@ -40,8 +41,9 @@ pub enum Flush {
     /// Together, this often, for the whole directory: an append returns when the operating system
     /// has it, and a loss of power takes at most what is younger. Level `os`.
     Every(Duration),
-    /// Once an hour, when a file is full and when the directory is closed. An append returns when the
-    /// operating system has it. Level `os`; to return before that, take [`Durability::Memory`].
+    /// For no append's sake: in the background every 10 s, so that full files can be given back, and
+    /// when the directory is closed. An append returns when the operating system has it. Level
+    /// `os`; to return before that, take [`Durability::Memory`].
     Never,
 }
 

@@ -15,7 +15,7 @@ use thetis::walrus::{
 mod probes;
 
 fn open(dir: &Path) -> Walrus {
-    builder(dir).build().unwrap()
+    builder(dir).build().expect("the directory opens")
 }
 
 fn builder(dir: &Path) -> WalrusBuilder {
@@ -27,7 +27,8 @@ fn at_least_once(persist_every: u32) -> ReadConsistency {
 }
 
 fn drain(wal: &Walrus, topic: &str) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| wal.read_next(topic, true).unwrap().map(|entry| entry.data)).collect()
+    let next = || wal.read_next(topic, true).expect("the topic is read");
+    std::iter::from_fn(|| next().map(|entry| entry.data)).collect()
 }
 
 #[test]

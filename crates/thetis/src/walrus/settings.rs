@@ -47,8 +47,8 @@ pub enum FsyncSchedule {
     Milliseconds(u64),
     /// Before each append returns. Level `disk`.
     SyncEach,
-    /// Hardly ever: a loss of power may take everything since the last full file or clean end. The
-    /// end of the process takes nothing. Level `os`.
+    /// For no append's sake, in the background every 10 s: a loss of power takes what is younger,
+    /// with no promise. The end of the process takes nothing. Level `os`.
     NoFsync,
 }
 

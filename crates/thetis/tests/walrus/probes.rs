@@ -18,7 +18,8 @@ fn numbered(n: usize, bytes: usize) -> Vec<u8> {
 }
 
 fn numbers(entries: &[Vec<u8>]) -> Vec<u64> {
-    entries.iter().map(|entry| u64::from_le_bytes(entry[..8].try_into().unwrap())).collect()
+    let number = |entry: &Vec<u8>| entry.first_chunk().copied().map(u64::from_le_bytes);
+    entries.iter().map(|entry| number(entry).expect("numbered")).collect()
 }
 
 /// A cursor that is a place in a list of files is wrong once a file is gone.
@@ -26,14 +27,19 @@ fn numbers(entries: &[Vec<u8>]) -> Vec<u64> {
 fn idxshift() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let wal = open(dir.path());
+        let often = FsyncSchedule::Milliseconds(1);
+        let wal = builder(dir.path()).fsync_schedule(often).build().unwrap();
         for n in 0..300 {
             wal.append_for_topic("t", &numbered(n, MIB)).unwrap();
         }
         for _ in 0..240 {
             wal.read_next("t", true).unwrap().unwrap();
         }
-        assert!(wal.thetis().journal().stats().file_bytes < 250 << 20, "files were given back");
+        // Reads give files back by themselves once those are sealed, which a thread does meanwhile.
+        while wal.thetis().journal().stats().file_bytes > 200 << 20 {
+            wal.thetis().reclaim().unwrap();
+            thread::yield_now();
+        }
     }
     let wal = open(dir.path());
     assert_eq!(wal.get_topic_entry_count("t"), 60);
@@ -234,22 +240,28 @@ fn enospc() {
             small.fsync_schedule(each).build()
         };
         let wal = small().unwrap();
-        let answers: Vec<_> =
-            (0..300).map(|n| wal.append_for_topic("t", &numbered(n, MIB))).collect();
-        let kept = answers.iter().take_while(|answer| answer.is_ok()).count();
-        assert!(kept > 0 && kept < 300, "{kept} fit");
+        let mut acknowledged = Vec::new();
+        let mut refused = 0;
+        for n in 0.. {
+            match wal.append_for_topic("t", &numbered(n, MIB)) {
+                Ok(()) => acknowledged.push(n as u64),
+                Err(_) => refused += 1,
+            }
+            if refused == 3 {
+                break;
+            }
+        }
+        assert!(acknowledged.len() > 10, "only {} fit", acknowledged.len());
+        assert!(acknowledged.len() < 200, "more than the disk holds");
         drop(wal);
         // Room to read: opening writes a little.
         std::fs::remove_file(std::path::Path::new(&dir).join("ballast")).unwrap();
         let wal = small().unwrap();
-        let mut acknowledged = (0..300_u64).filter(|n| answers[*n as usize].is_ok()).peekable();
-        while let Some(entry) = wal.batch_read_for_topic("t", 0, true, None).unwrap().pop() {
-            let [n] = numbers(&[entry.data])[..] else { unreachable!() };
-            if acknowledged.peek() == Some(&n) {
-                acknowledged.next();
-            }
-        }
-        assert_eq!(acknowledged.next(), None, "acknowledged and lost");
+        // An append that was answered with an error may be there; one that was acknowledged must.
+        let read = numbers(&drain(&wal, "t"));
+        let lost: Vec<_> = acknowledged.iter().filter(|n| !read.contains(n)).collect();
+        assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+        assert!(read.is_sorted(), "out of order: {read:?}");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
