@@ -85,7 +85,7 @@ pub struct Opened {
 /// A directory of streams, held by this process. Clones are the same.
 ///
 /// Dropping the last clone without [`Thetis::close`] loses nothing that was acknowledged; the next
-/// open then reads the last journal file once.
+/// open then reads the last journal file once, and relaxed readers begin where they were saved.
 #[derive(Clone)]
 pub struct Thetis {
     catalog: Arc<Catalog>,

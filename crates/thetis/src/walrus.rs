@@ -294,6 +294,11 @@ impl Walrus {
         if let Some(topic) = self.topics.read().get(name) {
             return Ok(Some(topic.clone()));
         }
+        // Whoever polls a topic that does not exist must not hold up those that do.
+        if self.thetis.find(name).map_err(to_io)?.is_none() {
+            return Ok(None);
+        }
+        // Under the lock, so that a topic deleted meanwhile is not remembered.
         let mut topics = self.topics.write();
         let Some(stream) = self.thetis.find(name).map_err(to_io)? else { return Ok(None) };
         let new = || Arc::new(Topic::new(stream));

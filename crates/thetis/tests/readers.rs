@@ -5,7 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use thetis::{Durability, Error, Flush, Offset, Options, Saves, Stream, Thetis, keyed_dir};
+use thetis::{
+    Durability, Error, Flush, Offset, Options, READERS_MAX, Saves, Stream, Thetis, keyed_dir,
+};
+use thetis_meta::{Key, Write};
 
 #[path = "../examples/readers.rs"]
 #[expect(dead_code, reason = "an example's main")]
@@ -234,6 +237,35 @@ fn readers_go_when_dropped_and_with_their_stream() {
     assert!(open(&dir).stream("orders").unwrap().readers().is_empty());
 }
 
+/// Rows @C and @D of docs/formats/reader-position.md. Without @C, records appended after the loss
+/// would be skipped.
+#[test]
+fn positions_beyond_the_end_are_set_back_for_good_and_orphans_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = |stream| Key::of("reader").number(stream).text("r");
+    let position_500 = &include_bytes!("../golden/reader-records-v1.bin")[..12];
+    {
+        let thetis = open(&dir);
+        let stream = filled(&thetis, 3);
+        let id = stream.append("fourth").unwrap().stream;
+        let meta = thetis.catalog().store().meta();
+        for stream in [id.0, 77] {
+            let done = meta.write(Write::put(key(stream), position_500)).unwrap();
+            assert!(done.done().is_some());
+        }
+    }
+    {
+        let thetis = open(&dir);
+        let stream = thetis.stream("orders").unwrap();
+        assert_eq!(stream.readers()[0].saved, Offset(4));
+        stream.append_batch(["fifth", "sixth"]).unwrap();
+        assert!(thetis.catalog().store().meta().get(&key(77)).unwrap().is_none());
+    }
+    let thetis = open(&dir);
+    let reader = thetis.stream("orders").unwrap().reader("r").unwrap();
+    assert_eq!(reader.read_next().unwrap().unwrap().value, "fifth");
+}
+
 #[test]
 fn names_and_numbers_of_readers_are_limited() {
     let dir = tempfile::tempdir().unwrap();
@@ -242,6 +274,12 @@ fn names_and_numbers_of_readers_are_limited() {
     assert!(matches!(stream.reader(""), Err(Error::ReaderName { .. })));
     assert!(matches!(stream.reader(&"x".repeat(250)), Err(Error::ReaderName { .. })));
     assert!(stream.reader(&"x".repeat(249)).is_ok());
+    for n in 1..READERS_MAX {
+        stream.reader(&n.to_string()).unwrap();
+    }
+    assert!(matches!(stream.reader("one more"), Err(Error::TooManyReaders { .. })));
+    stream.drop_reader("1").unwrap();
+    assert!(stream.reader("one more").is_ok());
 }
 
 #[test]
