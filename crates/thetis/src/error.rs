@@ -81,6 +81,57 @@ pub enum Error {
         /// Its partitions.
         partitions: u32,
     },
+    /// There is no reader of this name, or it was dropped.
+    #[error("there is no reader {name:?}; it was dropped, or its stream deleted")]
+    NoReader {
+        /// The name.
+        name: String,
+    },
+    /// No reader can have this name.
+    #[error("{name:?} cannot be the name of a reader: {fault}")]
+    ReaderName {
+        /// The name.
+        name: String,
+        /// Why not.
+        fault: &'static str,
+    },
+    /// The stream has its most readers.
+    #[error("the stream has {max} readers, which is the limit; drop some")]
+    TooManyReaders {
+        /// The limit.
+        max: usize,
+    },
+    /// A reader was sent past the end.
+    #[error("{at} is past the end of the stream, {end}")]
+    PastEnd {
+        /// What was asked.
+        at: Offset,
+        /// The end.
+        end: Offset,
+    },
+    /// A record of a reader cannot be understood.
+    #[error("the record {key} cannot be read: {detail}")]
+    ReaderRecord {
+        /// Its key in metadata.
+        key: String,
+        /// Why.
+        detail: String,
+    },
+    /// The thread that saves readers by time did not start.
+    #[error("cannot start the thread that saves readers: {source}")]
+    Thread {
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The key is too long to be a directory.
+    #[error("the directory of key {key:?} would have a name of over {max} bytes; shorten the key")]
+    Key {
+        /// The key.
+        key: String,
+        /// The limit, bytes.
+        max: usize,
+    },
 }
 
 impl Error {
@@ -88,11 +139,15 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Directory { .. } => ErrorKind::Unavailable,
+            Error::Directory { .. } | Error::Thread { .. } => ErrorKind::Unavailable,
             Error::Journal(error) => error.kind(),
             Error::Meta(error) => error.kind(),
             Error::Open(OpenError::Meta(error)) => error.kind(),
-            Error::Open(OpenError::Record { .. }) | Error::Framing { .. } => ErrorKind::Corrupt,
+            Error::Open(OpenError::Record { .. })
+            | Error::Framing { .. }
+            | Error::ReaderRecord { .. } => ErrorKind::Corrupt,
+            Error::NoReader { .. } => ErrorKind::NotFound,
+            Error::TooManyReaders { .. } => ErrorKind::Throttled,
             Error::Catalog(error) => error.kind(),
             Error::Append(error) => error.kind(),
             Error::Read(error) => error.kind(),
@@ -101,6 +156,9 @@ impl Error {
             | Error::RecordTooLarge { .. }
             | Error::TooManyRecords
             | Error::Foreign { .. }
+            | Error::ReaderName { .. }
+            | Error::PastEnd { .. }
+            | Error::Key { .. }
             | Error::Partitioned { .. } => ErrorKind::Invalid,
             Error::Trimmed { .. } => ErrorKind::Trimmed,
         }

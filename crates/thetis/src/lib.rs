@@ -19,8 +19,11 @@
 //! # }
 //! ```
 //!
-//! Every blocking call has an async twin over the same core (`append_async`, `follow_async`...);
-//! it needs no particular runtime.
+//! A [`Reader`] is a named, durable place in a stream: `orders.reader("billing")?.read_next()?`.
+//! [`walrus`] is the same store in the words of the Walrus engine's API.
+//!
+//! Appends and streams that wait have async twins over the same core (`append_async`,
+//! `follow_async`...), which need no particular runtime.
 //!
 //! Limits: a record or batch takes at most 1 GiB and 2^31 - 1 records; names have 1 to 249 bytes;
 //! one process at a time holds a directory.
@@ -30,13 +33,20 @@
 
 mod clock;
 mod error;
+mod keyed;
 mod open;
+mod readers;
 mod records;
 mod stream;
+pub mod walrus;
 
 pub use clock::{SystemClock, SystemEntropy};
 pub use error::Error;
-pub use open::{Opened, Options, Thetis};
+pub use keyed::keyed_dir;
+pub use open::{Flush, Opened, Options, Thetis};
+pub use readers::{
+    READER_BATCH_RECORDS_MAX, READER_NAME_BYTES_MAX, READERS_MAX, Reader, ReaderInfo, Saves,
+};
 pub use records::Record;
 pub use stream::{Appending, Follow, FollowAsync, Records, Stream};
 pub use thetis_stream::{Fate, Session};

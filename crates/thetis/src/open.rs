@@ -5,10 +5,13 @@
 //! DIR/journal/     the journal (docs/formats/journal.md)
 //! DIR/meta.redb    metadata (docs/formats/meta.md)
 //! ```
+//!
+//! Several such directories under one root, by key, are named in `crate::keyed`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thetis_catalog::{Catalog, CatalogError, Defaults, Format, TopicSpec};
 use thetis_journal::{Journal, OsDisk, Recovery};
@@ -21,7 +24,28 @@ use thetis_wal::{Reclaimed, Wal};
 
 use crate::clock::{SystemClock, SystemEntropy};
 use crate::error::Error;
+use crate::keyed::keyed_dir;
+use crate::readers::{Readers, Registry};
 use crate::stream::Stream;
+
+/// How long bytes wait for a flush that nobody asks for: [`Flush::Never`]. A full file is sealed,
+/// and can be given back, only after it was flushed, so this is not for ever.
+const NEVER: Duration = Duration::from_secs(10);
+
+/// When appended bytes are flushed to the device, in the words of logs with flush schedules. A
+/// stream may still choose its own [`Durability`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flush {
+    /// Before each append returns; appends under way at once share one flush. Level `disk`.
+    Each,
+    /// Together, this often, for the whole directory: an append returns when the operating system
+    /// has it, and a loss of power takes at most what is younger. Level `os`.
+    Every(Duration),
+    /// For no append's sake: in the background every 10 s, so that full files can be given back, and
+    /// when the directory is closed. An append returns when the operating system has it. Level
+    /// `os`; to return before that, take [`Durability::Memory`].
+    Never,
+}
 
 /// How a directory is opened.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +56,21 @@ pub struct Options {
     pub topic_defaults: BTreeMap<String, String>,
     /// How the journal works.
     pub journal: thetis_journal::Options,
+}
+
+impl Options {
+    /// These options with the durability and the interval that `flush` asks for.
+    #[must_use]
+    pub fn flush(mut self, flush: Flush) -> Options {
+        let (durability, interval) = match flush {
+            Flush::Each => (Durability::Disk, self.journal.os_flush_interval),
+            Flush::Every(interval) => (Durability::Os, interval),
+            Flush::Never => (Durability::Os, NEVER),
+        };
+        self.durability = durability;
+        self.journal.os_flush_interval = interval;
+        self
+    }
 }
 
 /// What opening found, for those who want to tell.
@@ -46,11 +85,12 @@ pub struct Opened {
 /// A directory of streams, held by this process. Clones are the same.
 ///
 /// Dropping the last clone without [`Thetis::close`] loses nothing that was acknowledged; the next
-/// open then reads the last journal file once.
+/// open then reads the last journal file once, and relaxed readers begin where they were saved.
 #[derive(Clone)]
 pub struct Thetis {
     catalog: Arc<Catalog>,
     wal: Arc<JournalWal>,
+    readers: Arc<Readers>,
 }
 
 impl Thetis {
@@ -80,7 +120,29 @@ impl Thetis {
         let entropy = Arc::new(SystemEntropy);
         let (store, streams) = Store::open(wal.clone(), meta, clock, entropy, limits)?;
         let catalog = Arc::new(Catalog::open(Arc::new(store), defaults)?);
-        Ok((Thetis { catalog, wal }, Opened { recovery, streams }))
+        let readers = Arc::new(Readers::new(Registry::open(catalog.store().clone())?));
+        Ok((Thetis { catalog, wal, readers }, Opened { recovery, streams }))
+    }
+
+    /// Opens the store of `key` under `root`, with the defaults. Each key has a directory of its
+    /// own ([`keyed_dir`]), and stores of different keys know nothing of one another.
+    ///
+    /// # Errors
+    /// As [`Thetis::open`]; also for a key that is too long.
+    pub fn open_keyed(root: impl AsRef<Path>, key: &str) -> Result<Thetis, Error> {
+        Thetis::open(keyed_dir(root, key)?)
+    }
+
+    /// [`Thetis::open_keyed`] with `options`.
+    ///
+    /// # Errors
+    /// As [`Thetis::open_keyed`].
+    pub fn open_keyed_with(
+        root: impl AsRef<Path>,
+        key: &str,
+        options: Options,
+    ) -> Result<(Thetis, Opened), Error> {
+        Thetis::open_with(keyed_dir(root, key)?, options)
     }
 
     /// The stream of this name, created if it does not exist.
@@ -104,7 +166,7 @@ impl Thetis {
             }
         };
         match topic.partitions.as_slice() {
-            [only] => Ok(Stream::new(only.clone(), self.catalog.store().clock().clone())),
+            [only] => Ok(Stream::new(only.clone(), self.readers.clone())),
             _ => Err(Error::Partitioned {
                 name: name.to_owned(),
                 partitions: topic.partition_count(),
@@ -126,34 +188,41 @@ impl Thetis {
         self.catalog.list().iter().map(|topic| topic.name.clone()).collect()
     }
 
-    /// Deletes the stream of this name; the name is free when this returns. Its space is given
-    /// back by a later [`Thetis::reclaim`].
+    /// Deletes the stream of this name and its readers; the name is free when this returns. Its
+    /// space is given back by a later [`Thetis::reclaim`].
     ///
     /// # Errors
     /// No such stream, or metadata failed: call again.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
-        self.catalog.delete(name)?;
+        let topic = self.catalog.delete(name)?;
+        for stream in &topic.partitions {
+            // The stream is gone, so what fails here is found and deleted at the next open.
+            let _ = self.readers.registry().delete(stream);
+        }
         Ok(())
     }
 
-    /// Gives back the space of what was trimmed or deleted, file by file.
+    /// Gives back the space of what was trimmed or deleted, file by file, after trimming what all
+    /// readers have passed where [`Stream::trim_when_read`] says so.
     ///
     /// # Errors
-    /// The disk failed; nothing that lives was touched, a later call goes on.
+    /// The disk or metadata failed; nothing that lives was touched, a later call goes on.
     pub fn reclaim(&self) -> Result<Reclaimed, Error> {
+        self.readers.registry().trim_all()?;
         self.wal.reclaim().map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }
         })
     }
 
-    /// Makes everything safe at `disk` and lets go of the journal. Appends through remaining clones
-    /// and streams are refused; the directory can be opened again when the last of them is dropped,
-    /// because metadata is shared with them.
+    /// Makes everything safe at `disk`, the positions of relaxed readers too, and lets go of the
+    /// journal. Appends through remaining clones and streams are refused; the directory can be
+    /// opened again when the last of them is dropped, because metadata is shared with them.
     ///
     /// # Errors
     /// The last flush failed: what was acknowledged at a weaker level may not survive.
     pub fn close(self) -> Result<(), Error> {
+        self.readers.registry().save_all()?;
         self.wal.close().map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }

@@ -11,6 +11,7 @@ use thetis_types::clock::Clock;
 use thetis_types::{AttemptId, Durability, Entry, Offset, OffsetRange, Receipt};
 
 use crate::error::Error;
+use crate::readers::{Reader, ReaderInfo, Readers, Saves};
 use crate::records::{self, Record};
 
 /// Bytes of payload fetched at a time while reading; a larger entry is fetched alone.
@@ -21,11 +22,17 @@ const READ_BYTES: usize = 1 << 20;
 pub struct Stream {
     inner: thetis_stream::Stream,
     clock: Arc<dyn Clock>,
+    readers: Arc<Readers>,
 }
 
 impl Stream {
-    pub(crate) fn new(inner: thetis_stream::Stream, clock: Arc<dyn Clock>) -> Stream {
-        Stream { inner, clock }
+    pub(crate) fn new(inner: thetis_stream::Stream, readers: Arc<Readers>) -> Stream {
+        let clock = readers.registry().store().clock().clone();
+        Stream { inner, clock, readers }
+    }
+
+    pub(crate) fn inner(&self) -> &thetis_stream::Stream {
+        &self.inner
     }
 
     /// Appends one record and waits until it is safe.
@@ -219,6 +226,74 @@ impl Stream {
     /// It was taken over, released or has lapsed.
     pub fn release(&self, session: Session) -> Result<(), Error> {
         Ok(self.inner.release(session)?)
+    }
+
+    /// The reader of this name, whose every advance is durable before it returns. A new one begins
+    /// at [`Stream::start`], and exists durably when this returns.
+    ///
+    /// # Errors
+    /// The name is empty or too long, the stream has its most readers, or metadata failed.
+    pub fn reader(&self, name: &str) -> Result<Reader, Error> {
+        self.reader_with(name, Saves::Each)
+    }
+
+    /// [`Stream::reader`], with a choice of when its position becomes durable.
+    ///
+    /// # Errors
+    /// As [`Stream::reader`].
+    pub fn reader_with(&self, name: &str, saves: Saves) -> Result<Reader, Error> {
+        Reader::open(&self.readers, &self.inner, name, saves)
+    }
+
+    /// All readers, by name.
+    #[must_use]
+    pub fn readers(&self) -> Vec<ReaderInfo> {
+        self.readers.registry().of(&self.inner).list()
+    }
+
+    /// Forgets a reader, durably. What it had not passed no longer keeps the stream from being
+    /// trimmed when read.
+    ///
+    /// # Errors
+    /// [`Error::NoReader`], or metadata failed: call again.
+    pub fn drop_reader(&self, name: &str) -> Result<(), Error> {
+        self.readers.registry().of(&self.inner).drop_reader(name)
+    }
+
+    /// From now on, whether what all named readers have durably passed is trimmed. Off unless set;
+    /// remembered. A stream without readers is not trimmed, and a reader made later begins at the
+    /// start as it then is.
+    ///
+    /// Trimming follows reading by up to 1 MiB; [`Stream::trim_read`] and
+    /// [`Thetis::reclaim`](crate::Thetis::reclaim) make it exact.
+    ///
+    /// # Errors
+    /// Metadata failed: call again.
+    pub fn trim_when_read(&self, trims: bool) -> Result<(), Error> {
+        self.readers.registry().of(&self.inner).set_trims(trims)
+    }
+
+    /// Whether the stream is trimmed when read.
+    #[must_use]
+    pub fn is_trimmed_when_read(&self) -> bool {
+        self.readers.registry().of(&self.inner).trims()
+    }
+
+    /// Trims what all readers have durably passed, if the stream is trimmed when read. Returns the
+    /// start.
+    ///
+    /// # Errors
+    /// Metadata failed: call again.
+    pub fn trim_read(&self) -> Result<Offset, Error> {
+        self.readers.registry().of(&self.inner).trim_passed()
+    }
+
+    /// Bytes of the records that may be read, to the precision of whole batches.
+    ///
+    /// # Errors
+    /// The journal's index cannot be read.
+    pub fn size_bytes(&self) -> Result<u64, Error> {
+        Ok(self.inner.readable_bytes()?)
     }
 
     /// What an acknowledged record survives.
