@@ -22,7 +22,7 @@ pub fn kafka_request(data: &[u8]) {
         Produce Fetch ListOffsets Metadata OffsetCommit OffsetFetch FindCoordinator JoinGroup
         Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups ApiVersions CreateTopics
         DeleteTopics DeleteRecords InitProducerId OffsetForLeaderEpoch DescribeConfigs
-        CreatePartitions DeleteGroups IncrementalAlterConfigs DescribeCluster
+        CreatePartitions DeleteGroups AlterConfigs IncrementalAlterConfigs DescribeCluster
     );
     let (header_again, body) = RequestHeader::decode(again).expect("a header just written");
     assert_eq!(header_again, header);
@@ -68,7 +68,7 @@ pub fn kafka_response(data: &[u8]) {
         DeleteTopics DeleteTopicsRequest DeleteRecords DeleteRecordsRequest
         InitProducerId InitProducerIdRequest OffsetForLeaderEpoch OffsetForLeaderEpochRequest
         DescribeConfigs DescribeConfigsRequest CreatePartitions CreatePartitionsRequest
-        DeleteGroups DeleteGroupsRequest IncrementalAlterConfigs IncrementalAlterConfigsRequest
+        DeleteGroups DeleteGroupsRequest AlterConfigs AlterConfigsRequest IncrementalAlterConfigs IncrementalAlterConfigsRequest
         DescribeCluster DescribeClusterRequest
     );
 }
