@@ -119,7 +119,7 @@ pub struct Page {
 /// - *Durable*: what a returned value reveals, be it `Done`, `Lost` or the answer of a read, is
 ///   durable as far as the engine goes (the memory engine: to the end of the process).
 /// - *Tried once*: no method retries. [`MetaError::Refused`] certainly changed nothing and may be
-///   sent again; after [`MetaError::Unknown`] the caller MUST [`resolve`] before it goes on.
+///   sent again; after [`MetaError::Unknown`] the caller MUST [`resolve()`] before it goes on.
 pub trait MetaStore: Send + Sync {
     /// Reads one key.
     ///
@@ -151,7 +151,7 @@ pub trait MetaStore: Send + Sync {
     /// in between. An engine flushes once for the whole batch.
     ///
     /// Not idempotent by itself. After [`MetaError::Unknown`] any part of the batch may have taken
-    /// effect, now or later: [`resolve`] each write that carries a token. Sending a write with
+    /// effect, now or later: [`resolve()`] each write that carries a token. Sending a write with
     /// [`Condition::Version`] again is safe, since at most one of the two can win.
     ///
     /// # Errors
