@@ -123,6 +123,9 @@ impl Appending {
         let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
         let then = move |result: Result<(), FlushError>| {
             lane.settle(at, level, result.as_ref());
+            // Before the answer: whoever gets it may drop the last handle of the store and open its
+            // directory again, which this one would still hold.
+            drop(lane);
             *answer_to.answer.lock() = Some(result);
             answer_to.answered.notify(usize::MAX);
         };
@@ -165,5 +168,92 @@ impl IntoFuture for Appending {
 impl Drop for Appending {
     fn drop(&mut self) {
         self.start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{OnceLock, Weak};
+    use std::task::{Context, Wake, Waker};
+    use std::thread;
+
+    use bytes::Bytes;
+    use thetis_meta::MemoryStore;
+    use thetis_types::clock::{ManualClock, SeededEntropy};
+    use thetis_types::{Entry, EntryFormat, StreamId};
+    use thetis_wal::memory::MemoryWal;
+    use thetis_wal::{AppendError, Log, Reclaimed, RecoveredStream, Then, Wal};
+
+    use super::*;
+    use crate::{Append, Limits, Store, StreamSpec};
+
+    /// The model, which calls back when it is told to.
+    #[derive(Default)]
+    struct LateWal {
+        model: MemoryWal,
+        late: Mutex<Option<Then>>,
+    }
+
+    impl Wal for LateWal {
+        fn recovered(&self) -> Vec<RecoveredStream> {
+            self.model.recovered()
+        }
+        fn log(&self, stream: StreamId) -> Arc<dyn Log> {
+            self.model.log(stream)
+        }
+        fn wait(&self, at: Position, level: Durability) -> Result<(), FlushError> {
+            self.model.wait(at, level)
+        }
+        fn reached(&self, _at: Position, _level: Durability) -> bool {
+            false
+        }
+        fn when(&self, _at: Position, _level: Durability, then: Then) {
+            *self.late.lock() = Some(then);
+        }
+        fn reclaim(&self) -> Result<Reclaimed, AppendError> {
+            self.model.reclaim()
+        }
+        fn close(&self) -> Result<(), FlushError> {
+            self.model.close()
+        }
+    }
+
+    /// Notes, when it is woken, how many handles the lane has.
+    #[derive(Default)]
+    struct Count {
+        lane: OnceLock<Weak<Lane>>,
+        seen: AtomicUsize,
+    }
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            let lane = self.lane.get().expect("set before the poll");
+            self.seen.store(lane.strong_count(), Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn whoever_is_answered_holds_the_last_handle() {
+        let wal = Arc::new(LateWal::default());
+        let clock = Arc::new(ManualClock::default());
+        let meta = Arc::new(MemoryStore::new(clock.clone()));
+        let entropy = Arc::new(SeededEntropy::new(1));
+        let (store, _) =
+            Store::open(wal.clone(), meta, clock, entropy, Limits::default()).expect("opens");
+        let stream = store.create(&[StreamSpec::default()]).expect("creates").remove(0);
+        let payload = Bytes::from_static(b"record");
+        let entry =
+            Entry { record_count: 1, max_timestamp: -1, format: EntryFormat::Record, payload };
+        let count = Arc::new(Count::default());
+        let appending = stream.append(&Append::of(entry)).expect("is placed");
+        let held = Arc::strong_count(&appending.lane);
+        count.lane.set(Arc::downgrade(&appending.lane)).expect("set once");
+        let mut committed = appending.into_future();
+        let waker = Waker::from(count.clone());
+        assert!(committed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let then = wal.late.lock().take().expect("asked to call back");
+        thread::spawn(move || then(Ok(()))).join().expect("the callback runs");
+        assert_eq!(count.seen.load(Ordering::Acquire), held, "the callback let go before it told");
     }
 }
