@@ -13,6 +13,9 @@ use crate::{command, tidy, tools};
 const E2E: &str = "thetis-e2e";
 /// The crate whose binary is the server.
 const SERVER: &str = "thetis-cli";
+/// What the random inputs of property tests are drawn from, so that one commit passes or fails the
+/// same way everywhere. Fresh inputs: CONTRIBUTING.md.
+const PROPERTY_SEED: &str = "20261201";
 /// How long the list of known vulnerabilities may take to come.
 const ADVISORY_SECONDS_MAX: &str = "120";
 
@@ -40,8 +43,12 @@ pub(crate) fn run(repository: &Path) -> Result<bool> {
     let deny = ["check", "bans", "licenses", "sources"];
     step("cargo-deny bans, licenses, sources", deny_command(repository).args(deny));
     advisories(repository, &mut count);
-    let units = ["test", "--workspace", "--exclude", E2E, "--no-fail-fast"];
-    tests(cargo(repository).args(units), "cargo test", &mut count)?;
+    let mut units = cargo(repository);
+    units.args(["test", "--workspace", "--exclude", E2E, "--no-fail-fast"]);
+    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+        units.env("PROPTEST_RNG_SEED", PROPERTY_SEED);
+    }
+    tests(&mut units, "cargo test", &mut count)?;
     // The fuzz targets compile and take their seeds; libFuzzer and a nightly compiler are not needed.
     let seeds = ["test", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
     tests(cargo(repository).args(seeds), "seeds of the fuzz targets", &mut count)?;

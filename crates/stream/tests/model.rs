@@ -25,8 +25,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
-
     #[test]
     fn a_stream_is_a_vector_at_disk(steps in steps()) {
         run(Durability::Disk, None, steps);

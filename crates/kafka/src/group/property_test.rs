@@ -141,7 +141,11 @@ impl World {
             }
             Response::Sync(synced) if synced.code == Code::None => {
                 let text = String::from_utf8(synced.assignment.to_vec()).unwrap();
-                assert!(text.is_empty() || text == asked_as, "{text} is for another");
+                // A static member that comes back to a stable group gets a new id, and what was
+                // assigned to the old one.
+                let is_static = |id: &str| id.starts_with("i-");
+                let is_own = text == asked_as || (is_static(&text) && is_static(&asked_as));
+                assert!(text.is_empty() || is_own, "{text} is for another");
             }
             _ => {}
         }
@@ -290,8 +294,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     /// `validate` checks leader, instance ids and timers after each event, and that a stable or
     /// empty group is what its record says.
     #[test]

@@ -79,8 +79,6 @@ fn decode_as_everything(bytes: &Bytes) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let bytes = Bytes::from(bytes);
