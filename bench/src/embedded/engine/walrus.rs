@@ -4,9 +4,8 @@
 use std::thread;
 
 use anyhow::Result;
+use thetis_bench::work::engine::{Engine, Level, stream_name};
 use walrus_rust::{FsyncSchedule, ReadConsistency, Walrus, disable_fd_backend};
-
-use super::{Engine, Level, stream_name};
 
 /// Where the engine puts its files.
 pub(crate) const DIR_ENV: &str = "WALRUS_DATA_DIR";
@@ -40,7 +39,8 @@ impl Rival {
         }
         let schedule = match level {
             Level::Disk => FsyncSchedule::SyncEach,
-            Level::Os => FsyncSchedule::NoFsync,
+            // It has nothing weaker.
+            Level::Os | Level::Memory => FsyncSchedule::NoFsync,
         };
         let consistency = ReadConsistency::AtLeastOnce { persist_every: PERSIST_EVERY };
         let walrus = Walrus::with_consistency_and_schedule(consistency, schedule)?;
