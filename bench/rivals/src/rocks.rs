@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 use rocksdb::{DB, DBCompressionType, Direction, IteratorMode, Options, WriteBatch, WriteOptions};
 use thetis_bench::work::engine::{Engine, Level};
 
-/// More than any work writes, keys and nodes of the table included.
-const TABLE_BYTES: usize = 64 << 30;
+/// More than any work writes, keys and nodes of the table included; so much is set aside for the log too.
+const TABLE_BYTES: usize = 4 << 30;
 /// A key: the stream and the number of the record in it, big-endian, so that they sort.
 const KEY_BYTES: usize = 12;
 
