@@ -67,8 +67,8 @@ fn pages(lines: &[Value]) -> Vec<(String, String)> {
         }
     }
     for (file, what, title, unit) in [
-        ("memory.svg", "memory peak", "Memory at its peak", "MB"),
-        ("cpu.svg", "CPU", "CPU time for each GB appended", "s/GB"),
+        ("memory.svg", "memory peak", "Memory at its peak, mapped files included", "MB"),
+        ("cpu.svg", "CPU", "CPU time for each GB appended", "CPU s/GB"),
     ] {
         let costs = costs(lines, what, title, unit).map(|chart| chart.draw());
         pages.extend(costs.map(|chart| (file.to_owned(), chart)));
@@ -128,7 +128,7 @@ fn rate_by_writers(lines: &[Value], level: &str) -> Option<Lines> {
         sides.into_iter().map(|(name, points)| Series { name, points, is_dashed: false }).collect();
     let (xs, ys) = xs_and_ys(&series);
     (!series.is_empty()).then(|| Lines {
-        title: format!("Appends at `{level}`, by threads"),
+        title: format!("Appends at {level}, by threads"),
         note: "1 KiB records, a stream for each thread; more is better".into(),
         x_label: "threads that append".into(),
         y_label: "records/s".into(),
@@ -147,7 +147,7 @@ fn latency_by_writers(lines: &[Value], level: &str) -> Option<Lines> {
     }
     let (xs, ys) = xs_and_ys(&series);
     (!series.is_empty()).then(|| Lines {
-        title: format!("Time of an append at `{level}`, by threads"),
+        title: format!("Time of an append at {level}, by threads"),
         note: "1 KiB; solid and filled: p50; dashed and hollow: p99; less is better".into(),
         x_label: "threads that append".into(),
         y_label: "us (log)".into(),
@@ -197,10 +197,15 @@ fn sustained(lines: &[Value], level: &str) -> Vec<(&'static str, Lines)> {
     let rates = series("records_per_s", record_bytes / 1e6);
     let p99 = series("p99_us", 1.0);
     vec![
-        ("sustained", chart(format!("Each second of a minute at `{level}`"), "MB/s", rates, false)),
+        ("sustained", chart(format!("Sustained, each second, at {level}"), "MB/s", rates, false)),
         (
             "sustained-p99",
-            chart(format!("p99 of each second at `{level}`"), "us of a batch (log)", p99, true),
+            chart(
+                format!("Sustained, p99 of each second, at {level}"),
+                "us of a batch (log)",
+                p99,
+                true,
+            ),
         ),
     ]
 }

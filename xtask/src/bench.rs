@@ -1,5 +1,5 @@
-//! `cargo xtask bench ...`: builds the bench and the server it drives as they are released, and becomes
-//! the bench. What is measured is the bench's business.
+//! `cargo xtask bench ...`: builds the bench and what it drives as they are released, and becomes the
+//! bench. What is measured is the bench's business.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,10 @@ use serde_json::Value;
 use crate::{command, tidy};
 
 /// The bench, and the server that it starts from its own directory.
-const PACKAGES: [&str; 4] = ["--package", "thetis-bench", "--package", "thetis-cli"];
+const BENCH: [&str; 2] = ["--package", "thetis-bench"];
+const SERVER: [&str; 2] = ["--package", "thetis-cli"];
+/// Benches that start no server.
+const WITHOUT_SERVER: [&str; 2] = ["embedded", "plot"];
 /// Asks for the rivals of long build. It is taken here and not handed on.
 const RIVALS: &str = "--rivals";
 /// A workspace of its own, so that nobody builds it who does not ask for it.
@@ -21,7 +24,12 @@ const RIVALS_ENV: &str = "THETIS_BENCH_RIVALS";
 
 /// Builds, then runs the bench with `arguments` in place of this process; returns only on failure.
 pub(crate) fn run(repository: &Path, arguments: &[&str]) -> Result<bool> {
-    command::run(cargo_build(repository).args(PACKAGES))?;
+    let mut build = cargo_build(repository);
+    build.args(BENCH);
+    if !arguments.iter().any(|argument| WITHOUT_SERVER.contains(argument)) {
+        build.args(SERVER);
+    }
+    command::run(&mut build)?;
     let metadata: Value = tidy::metadata(repository)?;
     let target =
         metadata["target_directory"].as_str().context("cargo names no target directory")?;
