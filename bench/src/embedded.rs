@@ -103,7 +103,7 @@ pub(crate) fn run(args: &EmbeddedArgs) -> Result<()> {
         }
     }
     match &args.plots {
-        Some(dir) => plot::draw(&lines, dir),
+        Some(dir) => plot::draw(&lines, "", dir),
         None => Ok(()),
     }
 }

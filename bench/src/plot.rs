@@ -29,6 +29,9 @@ pub(crate) struct PlotArgs {
     /// Where pictures and tables go.
     #[arg(long, default_value = "docs/benchmarks")]
     plots: PathBuf,
+    /// A sentence for the head of the tables: which machine, which load, which day.
+    #[arg(long, default_value = "")]
+    note: String,
 }
 
 /// Draws a file.
@@ -41,13 +44,13 @@ pub(crate) fn run(args: &PlotArgs) -> Result<()> {
             serde_json::from_str(line).with_context(|| format!("{name}:{}: not JSON", at + 1))
         })
         .collect();
-    draw(&lines?, &args.plots)
+    draw(&lines?, &args.note, &args.plots)
 }
 
 /// Draws lines; a chart that none of them belongs to is not drawn.
-pub(crate) fn draw(lines: &[Value], dir: &Path) -> Result<()> {
+pub(crate) fn draw(lines: &[Value], note: &str, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("could not make {}", dir.display()))?;
-    for (name, text) in pages(lines) {
+    for (name, text) in pages(lines, note) {
         let path = dir.join(name);
         fs::write(&path, text).with_context(|| format!("could not write {}", path.display()))?;
     }
@@ -55,8 +58,8 @@ pub(crate) fn draw(lines: &[Value], dir: &Path) -> Result<()> {
 }
 
 /// Every file and what is in it.
-fn pages(lines: &[Value]) -> Vec<(String, String)> {
-    let mut pages = vec![("embedded.md".to_owned(), table::markdown(lines))];
+fn pages(lines: &[Value], note: &str) -> Vec<(String, String)> {
+    let mut pages = vec![("embedded.md".to_owned(), table::markdown(lines, note))];
     for level in LEVELS {
         let rates = rate_by_writers(lines, level).map(|chart| chart.draw());
         pages.extend(rates.map(|chart| (format!("rate-{level}.svg"), chart)));
@@ -292,8 +295,8 @@ mod tests {
             lines.push(sustained);
         }
         let dir = tempfile::tempdir().unwrap();
-        draw(&lines, dir.path()).unwrap();
-        let pages = pages(&lines);
+        draw(&lines, "a note", dir.path()).unwrap();
+        let pages = pages(&lines, "a note");
         assert_eq!(pages.len(), 1 + 3 * 4 + 2);
         for (name, text) in pages {
             assert_eq!(fs::read_to_string(dir.path().join(&name)).unwrap(), text);
@@ -303,6 +306,6 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_of_nothing() {
-        assert_eq!(pages(&[]).len(), 1, "the table");
+        assert_eq!(pages(&[], "").len(), 1, "the table");
     }
 }

@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// The whole page.
-pub(super) fn markdown(lines: &[Value]) -> String {
+pub(super) fn markdown(lines: &[Value], note: &str) -> String {
     let mut page = String::from(
         "<!-- Written by `cargo xtask bench plot`; a change is overwritten. -->\n\n# The embedded library, measured\n\n\
          A figure is the median of the rounds; beside a rival's stands how many times it ours is. How, \
          and what each rival is: [benchmarks](../benchmarks.md).\n",
     );
+    if !note.is_empty() {
+        put(&mut page, format_args!("\n{note}"));
+    }
     promises(lines, &mut page);
     let mut whats: Vec<&str> = Vec::new();
     for line in lines {
@@ -139,11 +142,13 @@ mod tests {
                 "cell": {"what": "rate"}})
         };
         let none = Value::Null;
-        let page = markdown(&[
+        let lines = [
             line("8 writers, rate", "device", json!(305_410.0), none.clone(), none.clone()),
             line("8 writers, rate", "walrus", json!(12.25), json!(">= 3x"), json!(true)),
             line("1 writer, rate", "walrus", none.clone(), json!(">= 2x"), json!(false)),
-        ]);
+        ];
+        let page = markdown(&lines, "Two cores.");
+        assert!(page.contains("\nTwo cores.\n"), "{page}");
         assert!(
             page.contains("| 8 writers | os | 1 341 423 | 305 410 (4.39x) | 12.2 (4.39x) |"),
             "{page}"
