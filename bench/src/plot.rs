@@ -189,7 +189,7 @@ fn sustained(lines: &[Value], level: &str) -> Vec<(&'static str, Lines)> {
         let y = if is_log { Scale::decades(&ys) } else { Scale::from_zero(most(&ys)) };
         Lines {
             title,
-            note: "1 writer, batches of 256 x 1 KiB, the newest 1 GiB is kept".into(),
+            note: "1 writer, batches of 256 x 1 KiB, the newest 8 GiB are kept".into(),
             x_label: "second".into(),
             y_label: y_label.into(),
             x: Scale::from_zero(most(&xs)),

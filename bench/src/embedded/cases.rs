@@ -8,8 +8,9 @@ use crate::report::{Bar, Better};
 
 /// Most that one work writes; a sustained one writes as long as it lasts.
 const BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a stream that a sustained work keeps.
-const KEPT_BYTES: u64 = 1 << 30;
+/// Bytes of a stream that a sustained work keeps: more than an operating system holds back before it writes,
+/// or the device would never be touched at `os`.
+const KEPT_BYTES: u64 = 8 << 30;
 /// Appends of one thread under way at once.
 const WINDOW: usize = 1_000;
 /// Records appended together, where they are.
