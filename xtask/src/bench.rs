@@ -48,7 +48,7 @@ fn build_rivals(repository: &Path, target: &Path) -> Result<PathBuf> {
     // A directory of its own: what the two workspaces share has other features in each.
     let target = target.join("rivals");
     let mut build = cargo_build(repository);
-    build.args(["--locked", "--manifest-path", RIVALS_MANIFEST, "--target-dir"]).arg(&target);
+    build.args(["--manifest-path", RIVALS_MANIFEST, "--target-dir"]).arg(&target);
     command::run(&mut build)?;
     Ok(target.join("release/thetis-rivals"))
 }
