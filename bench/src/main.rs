@@ -2,10 +2,9 @@
 //! with everything that was written read back and compared. Owns the choice of the bench; nothing of
 //! the product depends on this crate. What was found is in `docs/benchmarks.md`.
 
-mod content;
 mod embedded;
-mod figures;
 mod kafka;
+mod plot;
 mod process;
 mod report;
 mod topics;
@@ -14,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+// Used by all benches under these names.
+use thetis_bench::{content, figures};
 
 /// Measurements of Thetis beside rivals.
 #[derive(Parser)]
@@ -25,12 +26,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// The library beside the plain device and the Walrus engine.
+    /// The library beside the plain device and other logs.
     Embedded(embedded::EmbeddedArgs),
     /// The server over the wire, beside the plain device and Apache Kafka.
     Kafka(kafka::KafkaArgs),
     /// What many idle topics cost.
     Topics(topics::TopicsArgs),
+    /// Draws what `bench embedded --json` printed.
+    Plot(plot::PlotArgs),
     /// One work of one engine; started by the bench itself.
     #[command(hide = true)]
     Work {
@@ -46,7 +49,8 @@ fn main() -> Result<()> {
         Bench::Embedded(args) => embedded::run(&args),
         Bench::Kafka(args) => kafka::run(&args),
         Bench::Topics(args) => topics::run(&args),
-        Bench::Work { work, dir } => embedded::run_work(&work, &dir),
+        Bench::Plot(args) => plot::run(&args),
+        Bench::Work { work, dir } => thetis_bench::work::run(&work, &dir, embedded::open),
     }
 }
 

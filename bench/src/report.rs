@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::figures::median;
+use crate::figures::{Second, median};
 
 /// Whether much or little is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,28 +15,34 @@ pub(crate) enum Better {
     Less,
 }
 
-/// What the house promised: the ratio at which a comparison is won.
+/// What the house promised: the ratio, or where nothing is compared the figure, at which it is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bar {
     better: Better,
-    ratio: f64,
+    limit: f64,
+    is_ratio: bool,
 }
 
 impl Bar {
     /// At least so many times the rival.
     pub(crate) const fn at_least(ratio: f64) -> Bar {
-        Bar { better: Better::More, ratio }
+        Bar { better: Better::More, limit: ratio, is_ratio: true }
     }
 
     /// At most so many times the rival.
     pub(crate) const fn at_most(ratio: f64) -> Bar {
-        Bar { better: Better::Less, ratio }
+        Bar { better: Better::Less, limit: ratio, is_ratio: true }
     }
 
-    fn is_met_by(self, ratio: f64) -> bool {
+    /// A figure of at least this.
+    pub(crate) const fn figure_at_least(figure: f64) -> Bar {
+        Bar { better: Better::More, limit: figure, is_ratio: false }
+    }
+
+    fn is_met_by(self, value: f64) -> bool {
         match self.better {
-            Better::More => ratio >= self.ratio,
-            Better::Less => ratio <= self.ratio,
+            Better::More => value >= self.limit,
+            Better::Less => value <= self.limit,
         }
     }
 }
@@ -44,7 +50,7 @@ impl Bar {
 impl fmt::Display for Bar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.better == Better::More { ">=" } else { "<=" };
-        write!(f, "{sign} {}x", self.ratio)
+        write!(f, "{sign} {}{}", self.limit, if self.is_ratio { "x" } else { "" })
     }
 }
 
@@ -59,6 +65,19 @@ pub(crate) struct Subject<'a> {
     pub(crate) unit: &'a str,
     /// Whether a large figure is good.
     pub(crate) better: Better,
+}
+
+/// The work of a line, in parts: for those who sort or draw lines.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    /// Which of the figures of the work.
+    pub(crate) what: &'static str,
+    /// `write`, `window`, `sustained`, `tail` or `topics`.
+    pub(crate) kind: &'static str,
+    pub(crate) writers: usize,
+    pub(crate) streams: usize,
+    pub(crate) record_bytes: usize,
+    pub(crate) batch: usize,
 }
 
 /// One comparison, ready to print. Fields of the JSON are only added.
@@ -81,6 +100,13 @@ pub(crate) struct Line {
     /// The ratio that was promised.
     bar: Option<String>,
     met: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cell: Option<Cell>,
+    /// Each second of a sustained work, of the last round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ours_seconds: Vec<Second>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rival_seconds: Vec<Second>,
 }
 
 impl Line {
@@ -99,7 +125,25 @@ impl Line {
             rival_rounds: Vec::new(),
             bar: None,
             met: None,
+            cell: None,
+            ours_seconds: Vec::new(),
+            rival_seconds: Vec::new(),
         }
+    }
+
+    /// Held against a figure that was promised.
+    pub(crate) fn promised(self, bar: Bar) -> Line {
+        Line { bar: Some(bar.to_string()), met: Some(bar.is_met_by(self.ours)), ..self }
+    }
+
+    /// With its work in parts.
+    pub(crate) fn of(self, cell: Cell) -> Line {
+        Line { cell: Some(cell), ..self }
+    }
+
+    /// With each second of both sides.
+    pub(crate) fn with_seconds(self, ours: &[Second], rival: &[Second]) -> Line {
+        Line { ours_seconds: ours.to_vec(), rival_seconds: rival.to_vec(), ..self }
     }
 
     /// Ours beside a rival's, from the same rounds.
@@ -194,5 +238,33 @@ mod tests {
         }
         let nothing = Line::beside(&RATE, &[3.0], "rival", &[], None);
         assert_eq!(nothing.ratio, None, "a rival that measured nothing is not beaten");
+    }
+
+    #[test]
+    fn a_figure_alone_may_be_promised() {
+        let line = Line::alone(&RATE, &[300.0]).promised(Bar::figure_at_least(300.0));
+        assert_eq!((line.met, line.bar.as_deref()), (Some(true), Some(">= 300")));
+        let line = Line::alone(&RATE, &[299.0]).promised(Bar::figure_at_least(300.0));
+        assert_eq!(line.met, Some(false));
+        assert!(line.to_string().ends_with("MISSES >= 300"), "{line}");
+    }
+
+    #[test]
+    fn seconds_and_parts_are_there_where_they_are_known() {
+        let plain = serde_json::to_value(Line::alone(&RATE, &[1.0])).unwrap();
+        assert!(plain.get("cell").is_none() && plain.get("ours_seconds").is_none());
+        let cell = Cell {
+            what: "rate",
+            kind: "sustained",
+            writers: 1,
+            streams: 1,
+            record_bytes: 1024,
+            batch: 256,
+        };
+        let second = Second { records_per_s: 5.0, p50_us: 1.0, p99_us: 2.0 };
+        let line = Line::alone(&RATE, &[1.0]).of(cell).with_seconds(&[second], &[]);
+        let json = serde_json::to_value(line).unwrap();
+        assert_eq!(json["cell"]["batch"], 256);
+        assert_eq!(json["ours_seconds"][0]["p99_us"], 2.0);
     }
 }

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use thetis::{Durability, Options, Stream, Thetis};
-
-use super::{Engine, Level, stream_name};
+use thetis::{Durability, Offset, Options, Stream, Thetis};
+use thetis_bench::work::engine::{Engine, Level, Pending, stream_name};
 
 /// Defaults throughout, but for the level.
 pub(super) struct Ours {
@@ -18,6 +17,7 @@ impl Ours {
         let durability = match level {
             Level::Disk => Durability::Disk,
             Level::Os => Durability::Os,
+            Level::Memory => Durability::Memory,
         };
         let (thetis, _) = Thetis::open_with(dir, Options { durability, ..Options::default() })?;
         let streams = (0..streams).map(|stream| thetis.stream(&stream_name(stream)));
@@ -35,6 +35,22 @@ impl Engine for Ours {
     fn append_batch(&self, stream: usize, records: &[&[u8]]) -> Result<()> {
         self.streams[stream].append_batch(records)?;
         Ok(())
+    }
+
+    fn start(&self, stream: usize, record: &[u8]) -> Result<Pending<'_>> {
+        let appending = self.streams[stream].start_append(record)?;
+        Ok(Box::new(move || {
+            appending.wait()?;
+            Ok(())
+        }))
+    }
+
+    fn keep_newest(&self, stream: usize, records: u64) -> Result<u64> {
+        let stream = &self.streams[stream];
+        let start = Offset(stream.end().0.saturating_sub(records));
+        let start = stream.trim(start)?;
+        self.thetis.reclaim()?;
+        Ok(start.0)
     }
 
     fn read(&self, stream: usize, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {

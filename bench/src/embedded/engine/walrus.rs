@@ -1,12 +1,11 @@
 //! The Walrus engine. Its directory comes from the environment and its settings belong to the process,
 //! so whoever opens it does so in a process of its own (`embedded/work.rs`).
 
-use std::thread;
+use std::{io, thread};
 
 use anyhow::Result;
+use thetis_bench::work::engine::{Engine, Level, stream_name};
 use walrus_rust::{FsyncSchedule, ReadConsistency, Walrus, disable_fd_backend};
-
-use super::{Engine, Level, stream_name};
 
 /// Where the engine puts its files.
 pub(crate) const DIR_ENV: &str = "WALRUS_DATA_DIR";
@@ -40,7 +39,8 @@ impl Rival {
         }
         let schedule = match level {
             Level::Disk => FsyncSchedule::SyncEach,
-            Level::Os => FsyncSchedule::NoFsync,
+            // It has nothing weaker.
+            Level::Os | Level::Memory => FsyncSchedule::NoFsync,
         };
         let consistency = ReadConsistency::AtLeastOnce { persist_every: PERSIST_EVERY };
         let walrus = Walrus::with_consistency_and_schedule(consistency, schedule)?;
@@ -49,13 +49,24 @@ impl Rival {
     }
 }
 
+/// While a batch is written to a topic it refuses others instead of letting them wait, so its users ask
+/// again.
+fn again_while_refused(mut append: impl FnMut() -> io::Result<()>) -> Result<()> {
+    loop {
+        match append() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::yield_now(),
+            done => return Ok(done?),
+        }
+    }
+}
+
 impl Engine for Rival {
     fn append(&self, stream: usize, record: &[u8]) -> Result<()> {
-        Ok(self.walrus.append_for_topic(&self.names[stream], record)?)
+        again_while_refused(|| self.walrus.append_for_topic(&self.names[stream], record))
     }
 
     fn append_batch(&self, stream: usize, records: &[&[u8]]) -> Result<()> {
-        Ok(self.walrus.batch_append_for_topic(&self.names[stream], records)?)
+        again_while_refused(|| self.walrus.batch_append_for_topic(&self.names[stream], records))
     }
 
     fn read(&self, stream: usize, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
