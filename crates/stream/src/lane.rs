@@ -84,8 +84,9 @@ pub(crate) struct Lane {
     /// `state.head.end`, for readers that only want to know whether to wait.
     committed: AtomicU64,
     durability: AtomicU8,
-    /// Notified when the head advances or the lifecycle moves on.
-    moved: Event,
+    /// Notified when the head advances or the lifecycle moves on. Shared, so that whoever notifies
+    /// may let go of the lane first.
+    moved: Arc<Event>,
     /// Serialises the acts that write the stream's record.
     acts: Mutex<()>,
 }
@@ -104,24 +105,38 @@ impl Lane {
             committed: AtomicU64::new(state.head.end.0),
             state: Mutex::new(state),
             durability: AtomicU8::new(durability as u8),
-            moved: Event::new(),
+            moved: Arc::default(),
             acts: Mutex::new(()),
         };
         Stream { lane: Arc::new(lane) }
     }
 
-    /// Everything up to `at` is safe at `level`: the head advances, and those who wait are told.
-    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) {
+    /// Everything up to `at` is safe at `level`: the head advances. Says whether it did; then those
+    /// who wait are to be told.
+    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) -> bool {
         let before = state.head;
-        if state.safe(at, level) {
+        let advances = state.safe(at, level);
+        if advances {
             self.committed.store(state.head.end.0, Ordering::Release);
             self.shared.landed(state.head.bytes - before.bytes);
+        }
+        advances
+    }
+
+    /// What the WAL said of `at`: the head advances, or the stream stops. Those who wait are told.
+    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) {
+        if self.settle_quietly(at, level, result) {
             self.moved.notify(usize::MAX);
         }
     }
 
-    /// What the WAL said of `at`: the head advances, or the stream stops.
-    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
+    /// [`Lane::settle`], but for telling those who wait; says whether there is something to tell.
+    fn settle_quietly(
+        &self,
+        at: Position,
+        level: Durability,
+        result: Result<&(), &FlushError>,
+    ) -> bool {
         let mut state = self.state.lock();
         match result {
             Ok(&()) => self.advance(&mut state, at, level),
@@ -130,9 +145,9 @@ impl Lane {
                     state.wal_failed();
                     tracing::error!(stream = %self.id, %error, "the stream stops: its WAL failed");
                 }
+                false
             }
         }
-        state.head
     }
 }
 
@@ -238,11 +253,15 @@ impl Stream {
         let asked = self.durability();
         let level = state.placed(placement, at, asked);
         // Safe by being copied: committed under the lock that is held anyway.
+        let mut advances = false;
         let safe = lane.shared.wal.reached(at, level).then(|| {
-            lane.advance(&mut state, at, level);
+            advances = lane.advance(&mut state, at, level);
             state.head
         });
         drop(state);
+        if advances {
+            lane.moved.notify(usize::MAX);
+        }
         Ok(Appending::placed(lane.clone(), placement, at, level, asked, safe))
     }
 
