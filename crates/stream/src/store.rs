@@ -144,10 +144,11 @@ impl Shared {
         match self.meta.write(write.clone()) {
             Ok(WriteOutcome::Done { .. }) => Ok(true),
             Ok(WriteOutcome::Lost { .. } | WriteOutcome::NoLease { .. }) => Ok(false),
-            Err(MetaError::Unknown { cause }) => match resolve(&*self.meta, &write)? {
-                Resolved::Done { .. } | Resolved::Gone => Ok(true),
-                Resolved::Overtaken { .. } => Ok(false),
-                Resolved::NotDone { .. } => Err(MetaError::Unknown { cause }),
+            Err(MetaError::Unknown { cause }) => match resolve(&*self.meta, &write) {
+                Ok(Resolved::Done { .. } | Resolved::Gone) => Ok(true),
+                Ok(Resolved::Overtaken { .. }) => Ok(false),
+                // That a read was refused says nothing of the write.
+                Ok(Resolved::NotDone { .. }) | Err(_) => Err(MetaError::Unknown { cause }),
             },
             Err(refused) => Err(refused),
         }
@@ -254,10 +255,9 @@ impl Store {
         let mut made = Vec::with_capacity(specs.len());
         for (index, chunk) in specs.chunks(thetis_meta::BATCH_WRITES_MAX).enumerate() {
             let start = first + (index * thetis_meta::BATCH_WRITES_MAX) as u64;
-            let mut writes = Vec::with_capacity(chunk.len());
-            for (spec, id) in chunk.iter().zip((start..).map(StreamId)) {
+            let record = |spec: &StreamSpec| {
                 assert!(spec.label.len() <= LABEL_BYTES_MAX, "label too long");
-                let record = StreamRecord {
+                StreamRecord {
                     lifecycle: Lifecycle::Active,
                     profile: spec.profile,
                     durability: spec.durability,
@@ -265,13 +265,27 @@ impl Store {
                     trim: Offset(0),
                     checkpoint: Head::default(),
                     label: spec.label.clone(),
-                };
-                writes.push(Write::put(stream_key(id), record.encode()));
-                made.push(recover(&self.shared, id, &record, None));
-            }
-            for outcome in self.shared.meta.batch(writes)? {
+                }
+            };
+            let records: Vec<(StreamId, StreamRecord)> =
+                (start..).map(StreamId).zip(chunk.iter().map(record)).collect();
+            let put = |(id, record): &(StreamId, StreamRecord)| {
+                Write::put(stream_key(*id), record.encode())
+            };
+            let outcomes = match self.shared.meta.batch(records.iter().map(put).collect()) {
+                Ok(outcomes) => outcomes,
+                Err(error) => {
+                    // What fails here is found by its label.
+                    made.iter().for_each(|stream: &Stream| drop(stream.delete()));
+                    return Err(error);
+                }
+            };
+            for outcome in outcomes {
                 assert!(outcome.done().is_some(), "an unconditional put was not done");
             }
+            made.extend(
+                records.iter().map(|(id, record)| recover(&self.shared, *id, record, None)),
+            );
         }
         let mut streams = self.streams.write();
         streams.extend(made.iter().map(|stream| (stream.id(), stream.clone())));
