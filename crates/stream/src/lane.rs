@@ -124,10 +124,12 @@ impl Lane {
     }
 
     /// What the WAL said of `at`: the head advances, or the stream stops. Those who wait are told.
-    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) {
-        if self.settle_quietly(at, level, result) {
+    fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
+        let (head, advances) = self.settle_quietly(at, level, result);
+        if advances {
             self.moved.notify(usize::MAX);
         }
+        head
     }
 
     /// [`Lane::settle`], but for telling those who wait; says whether there is something to tell.
@@ -136,18 +138,19 @@ impl Lane {
         at: Position,
         level: Durability,
         result: Result<&(), &FlushError>,
-    ) -> bool {
+    ) -> (Head, bool) {
         let mut state = self.state.lock();
+        let mut advances = false;
         match result {
-            Ok(&()) => self.advance(&mut state, at, level),
+            Ok(&()) => advances = self.advance(&mut state, at, level),
             Err(error) => {
                 if !state.is_broken() {
                     state.wal_failed();
                     tracing::error!(stream = %self.id, %error, "the stream stops: its WAL failed");
                 }
-                false
             }
         }
+        (state.head, advances)
     }
 }
 
@@ -393,6 +396,15 @@ impl Stream {
     pub fn readable_bytes(&self) -> Result<u64, ReadError> {
         let (trim, end) = self.bounds();
         self.lane.log.bytes_between(trim, end)
+    }
+
+    /// Bytes of payload of the entries that touch `[from, until)` and may be read.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn bytes_between(&self, from: Offset, until: Offset) -> Result<u64, ReadError> {
+        let (trim, end) = self.bounds();
+        self.lane.log.bytes_between(from.max(trim), until.min(end))
     }
 
     /// What became of `attempt`, certainly: waits for what is in flight, then looks from the

@@ -166,7 +166,7 @@ impl Thetis {
             }
         };
         match topic.partitions.as_slice() {
-            [only] => Ok(Stream::new(only.clone(), self.readers.clone())),
+            [only] => Ok(Stream::new(only.clone(), topic.id, &self.catalog, &self.readers)),
             _ => Err(Error::Partitioned {
                 name: name.to_owned(),
                 partitions: topic.partition_count(),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use thetis_catalog::config::DURABILITY as DURABILITY_KEY;
+use thetis_catalog::{Catalog, TopicId};
 use thetis_stream::{Append, Fate, Read, Session};
 use thetis_types::clock::Clock;
 use thetis_types::{AttemptId, Durability, Entry, Offset, OffsetRange, Receipt};
@@ -23,12 +25,19 @@ pub struct Stream {
     inner: thetis_stream::Stream,
     clock: Arc<dyn Clock>,
     readers: Arc<Readers>,
+    catalog: Arc<Catalog>,
+    topic: TopicId,
 }
 
 impl Stream {
-    pub(crate) fn new(inner: thetis_stream::Stream, readers: Arc<Readers>) -> Stream {
-        let clock = readers.registry().store().clock().clone();
-        Stream { inner, clock, readers }
+    pub(crate) fn new(
+        inner: thetis_stream::Stream,
+        topic: TopicId,
+        catalog: &Arc<Catalog>,
+        readers: &Arc<Readers>,
+    ) -> Stream {
+        let clock = catalog.store().clock().clone();
+        Stream { inner, clock, readers: readers.clone(), catalog: catalog.clone(), topic }
     }
 
     pub(crate) fn inner(&self) -> &thetis_stream::Stream {
@@ -303,12 +312,15 @@ impl Stream {
     }
 
     /// From the next append on, what an acknowledged record survives; `None` takes the default of
-    /// the directory. Remembered.
+    /// the directory. Remembered as the topic's configuration `thetis.durability`, where every
+    /// front shows it.
     ///
     /// # Errors
-    /// Metadata failed: call again.
+    /// The stream was deleted, or metadata failed: call again.
     pub fn set_durability(&self, durability: Option<Durability>) -> Result<(), Error> {
-        Ok(self.inner.set_durability(durability)?)
+        let value = durability.map(Durability::name);
+        self.catalog.set_config(self.topic, DURABILITY_KEY, value)?;
+        Ok(())
     }
 }
 

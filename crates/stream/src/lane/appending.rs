@@ -122,7 +122,7 @@ impl Appending {
         self.step = Step::Called(slot.clone());
         let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
         let then = move |result: Result<(), FlushError>| {
-            let advances = lane.settle_quietly(at, level, result.as_ref());
+            let (_, advances) = lane.settle_quietly(at, level, result.as_ref());
             let moved = lane.moved.clone();
             // Before anyone is told, who waits for the answer or follows the stream: they may drop
             // the last handle of the store and open its directory again, which this one would
