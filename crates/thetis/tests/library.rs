@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use thetis::{
-    AttemptId, Durability, Error, Fate, Offset, OffsetRange, Options, Outcome, Record, Stream,
-    Thetis,
+    AttemptId, Durability, Error, Fate, Offset, OffsetRange, Options, Outcome,
+    READER_BATCH_RECORDS_MAX, Record, Stream, Thetis,
 };
 use thetis_types::ErrorKind;
 
@@ -177,9 +177,16 @@ fn each_durability_is_given_and_remembered() {
     for level in Durability::ALL {
         let stream = thetis.stream(level.name()).unwrap();
         assert_eq!(stream.durability(), level);
+        // It is the topic's configuration, where every front shows it.
+        let said = || thetis.catalog().get(level.name()).unwrap().configs().durability();
+        assert_eq!(said(), Some(level));
         assert_eq!(all(&stream), ["x"], "closing makes everything safe");
         stream.set_durability(None).unwrap();
         assert_eq!(stream.durability(), Durability::Disk, "this opening's default");
+        assert_eq!(said(), None);
+        thetis.delete(level.name()).unwrap();
+        let gone = stream.set_durability(Some(level)).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
     }
 }
 
@@ -266,4 +273,29 @@ fn what_cannot_be_appended_or_named_is_refused() {
     let file = dir.path().join("file");
     std::fs::write(&file, "not a directory").unwrap();
     assert!(Thetis::open(&file).is_err());
+}
+
+/// What other engines limit to 2000 entries, 216 bytes of name, or entries that are not empty.
+#[test]
+fn what_has_no_limit_elsewhere_has_none_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "n".repeat(249);
+    let reader_name = "r".repeat(249);
+    for opening in 0..2 {
+        let thetis = Thetis::open(dir.path()).unwrap();
+        let stream = thetis.stream(&name).unwrap();
+        if opening == 0 {
+            let receipt = stream.append_batch(vec![""; 100_000]).unwrap();
+            assert_eq!(receipt.range, OffsetRange::new(Offset(0), Offset(100_000)));
+            stream.append("").unwrap();
+            stream.append([0_u8, 255, b'\n', 0]).unwrap();
+            let records = stream.reader(&reader_name).unwrap().read_batch(1).unwrap();
+            assert_eq!(records.len(), READER_BATCH_RECORDS_MAX, "empty records have no bytes");
+        }
+        let reader = stream.reader(&reader_name).unwrap();
+        assert_eq!(reader.unread(), 100_002 - READER_BATCH_RECORDS_MAX as u64);
+        let last = stream.read(Offset(100_000)).unwrap().map(|it| it.unwrap().value);
+        assert_eq!(last.collect::<Vec<_>>(), [&b""[..], &[0, 255, b'\n', 0]]);
+        assert_eq!(stream.read(Offset(0)).unwrap().count(), 100_002);
+    }
 }
