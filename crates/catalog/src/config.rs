@@ -53,6 +53,10 @@ pub struct ConfigKey {
 
 /// The key of what an acknowledged record survives.
 pub const DURABILITY: &str = "thetis.durability";
+/// The key of the age at which records go; -1 keeps them.
+pub const RETENTION_MS: &str = "retention.ms";
+/// The key of the bytes a partition keeps; -1 keeps all.
+pub const RETENTION_BYTES: &str = "retention.bytes";
 
 const MAX: &str = "9223372036854775807";
 

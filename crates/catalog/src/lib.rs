@@ -346,25 +346,26 @@ impl Catalog {
         self.replace_configs(&topic, configs)
     }
 
-    /// Sets one key of a topic's configuration, or takes it back; the others stay as they are,
-    /// whoever else changes them.
+    /// Sets some keys of a topic's configuration, or takes them back with `None`; the others stay
+    /// as they are, whoever else changes them.
     ///
     /// # Errors
     /// As [`Catalog::set_configs`].
-    pub fn set_config(
+    pub fn change_configs(
         &self,
         id: TopicId,
-        key: &str,
-        value: Option<&str>,
+        changes: &[(&str, Option<&str>)],
     ) -> Result<Arc<Topic>, CatalogError> {
         let _act = self.act();
         let missing = || CatalogError::NotFound { name: id.to_string() };
         let topic = self.get_by_id(id).ok_or_else(missing)?;
         let mut configs = topic.configs().set().clone();
-        match value {
-            Some(value) => configs.insert(key.into(), value.into()),
-            None => configs.remove(key),
-        };
+        for (key, value) in changes {
+            match value {
+                Some(value) => configs.insert((*key).into(), (*value).into()),
+                None => configs.remove(*key),
+            };
+        }
         self.replace_configs(&topic, configs)
     }
 

@@ -77,25 +77,25 @@ fn streams_that_could_not_be_deleted_go_with_the_next_act_or_open() {
     }
 }
 
-/// What two callers change at once is both changed: one key of a topic is set, not all of them
+/// What two callers change at once is both changed: some keys of a topic are set, not all of them
 /// replaced by what one of them saw before.
 #[test]
-fn one_key_is_set_and_the_others_stay() {
+fn some_keys_are_set_and_the_others_stay() {
     let rig = Rig::new();
     let catalog = rig.open();
     let id = catalog.create(spec("orders", 1)).unwrap().id;
-    catalog.set_config(id, "retention.ms", Some("5")).unwrap();
-    let topic = catalog.set_config(id, "thetis.durability", Some("os")).unwrap();
+    catalog.change_configs(id, &[("retention.ms", Some("5"))]).unwrap();
+    let topic = catalog.change_configs(id, &[("thetis.durability", Some("os"))]).unwrap();
     assert_eq!(topic.configs().get("retention.ms"), "5");
     assert_eq!(topic.partitions[0].durability(), Durability::Os);
-    let topic = catalog.set_config(id, "retention.ms", None).unwrap();
+    let topic = catalog.change_configs(id, &[("retention.ms", None)]).unwrap();
     assert_eq!(topic.configs().set().len(), 1);
-    assert_eq!(catalog.set_config(id, "nothing", None).unwrap().configs().set().len(), 1);
-    let unknown = catalog.set_config(id, "retention.mss", Some("5")).unwrap_err();
+    assert_eq!(catalog.change_configs(id, &[("nothing", None)]).unwrap().configs().set().len(), 1);
+    let unknown = catalog.change_configs(id, &[("retention.mss", Some("5"))]).unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::Invalid);
     catalog.delete("orders").unwrap();
     let new = catalog.create(spec("orders", 1)).unwrap();
-    let gone = catalog.set_config(id, "retention.ms", Some("5")).unwrap_err();
+    let gone = catalog.change_configs(id, &[("retention.ms", Some("5"))]).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound, "the name is another topic's");
     assert!(new.configs().set().is_empty());
 }

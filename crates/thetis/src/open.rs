@@ -203,12 +203,14 @@ impl Thetis {
     }
 
     /// Gives back the space of what was trimmed or deleted, file by file, after trimming what all
-    /// readers have passed where [`Stream::trim_when_read`] says so.
+    /// readers have passed where [`Stream::trim_when_read`] says so, and what is older or more than
+    /// [`Stream::set_retention`] keeps.
     ///
     /// # Errors
     /// The disk or metadata failed; nothing that lives was touched, a later call goes on.
     pub fn reclaim(&self) -> Result<Reclaimed, Error> {
         self.readers.registry().trim_all()?;
+        self.catalog.retain_chosen();
         self.wal.reclaim().map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use thetis_catalog::config::DURABILITY as DURABILITY_KEY;
-use thetis_catalog::{Catalog, TopicId};
+use thetis_catalog::{Catalog, TopicId, config};
 use thetis_stream::{Append, Fate, Read, Session};
 use thetis_types::clock::Clock;
 use thetis_types::{AttemptId, Durability, Entry, Offset, OffsetRange, Receipt};
@@ -18,6 +17,15 @@ use crate::records::{self, Record};
 
 /// Bytes of payload fetched at a time while reading; a larger entry is fetched alone.
 const READ_BYTES: usize = 1 << 20;
+
+/// How much of a stream is kept; see [`Stream::set_retention`]. Nothing goes by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retention {
+    /// Records older than this go.
+    pub age: Option<Duration>,
+    /// The oldest records go while at least this many bytes remain without them.
+    pub bytes: Option<u64>,
+}
 
 /// A named stream. Clones are the same stream.
 #[derive(Clone)]
@@ -319,7 +327,28 @@ impl Stream {
     /// The stream was deleted, or metadata failed: call again.
     pub fn set_durability(&self, durability: Option<Durability>) -> Result<(), Error> {
         let value = durability.map(Durability::name);
-        self.catalog.set_config(self.topic, DURABILITY_KEY, value)?;
+        self.catalog.change_configs(self.topic, &[(config::DURABILITY, value)])?;
+        Ok(())
+    }
+
+    /// From now on, how long and how much is kept, whoever has read it. Applied by
+    /// [`Thetis::reclaim`](crate::Thetis::reclaim), to the precision of whole batches. Remembered as the
+    /// topic's configuration (`retention.ms`, `retention.bytes`), where every front shows it.
+    ///
+    /// A stream that was never told keeps everything as far as this library goes; a server applies its
+    /// own defaults to it.
+    ///
+    /// # Errors
+    /// The stream was deleted, or metadata failed: call again.
+    pub fn set_retention(&self, retention: Retention) -> Result<(), Error> {
+        let number = |limit: Option<i64>| limit.unwrap_or(-1).to_string();
+        let age_ms = number(retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(-1)));
+        let bytes = number(retention.bytes.map(|bytes| i64::try_from(bytes).unwrap_or(-1)));
+        let changes = [
+            (config::RETENTION_MS, Some(age_ms.as_str())),
+            (config::RETENTION_BYTES, Some(bytes.as_str())),
+        ];
+        self.catalog.change_configs(self.topic, &changes)?;
         Ok(())
     }
 }

@@ -70,8 +70,11 @@ fn whoever_was_answered_can_open_the_directory_again() {
         let stream = thetis.stream("orders").unwrap();
         let mut follow = stream.follow_async(stream.end()).unwrap();
         match round % 3 {
-            0 => drop(stream.append("x").unwrap()),
-            1 => drop(runtime.block_on(stream.append_async("x")).unwrap()),
+            0 => assert_eq!(stream.append("x").unwrap().range.start, Offset(round)),
+            1 => {
+                let receipt = runtime.block_on(stream.append_async("x")).unwrap();
+                assert_eq!(receipt.range.start, Offset(round));
+            }
             _ => {
                 // The append is nobody's any more when its record is seen.
                 drop(stream.start_append("x").unwrap());

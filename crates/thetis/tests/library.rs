@@ -299,3 +299,26 @@ fn what_has_no_limit_elsewhere_has_none_here() {
         assert_eq!(stream.read(Offset(0)).unwrap().count(), 100_002);
     }
 }
+
+/// Readers that look all the time, while batches of seven are appended.
+#[test]
+fn a_batch_is_seen_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let thetis = Thetis::open(dir.path()).unwrap();
+    for level in Durability::ALL {
+        let stream = thetis.stream(level.name()).unwrap();
+        stream.set_durability(Some(level)).unwrap();
+        thread::scope(|scope| {
+            let appends = scope.spawn(|| {
+                for _ in 0..40 {
+                    stream.append_batch(["x"; 7]).unwrap();
+                }
+            });
+            while !appends.is_finished() {
+                assert_eq!(stream.end().0 % 7, 0);
+                assert_eq!(all(&stream).len() % 7, 0);
+            }
+        });
+        assert_eq!(stream.end(), Offset(280));
+    }
+}

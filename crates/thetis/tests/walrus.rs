@@ -10,6 +10,7 @@ use thetis::walrus::{
     Entry, FsyncSchedule, PREFIX_META_SIZE, ReadConsistency, Walrus, WalrusBuilder,
     disable_fd_backend, enable_fd_backend, topic_entry_count, topic_entry_counts,
 };
+use thetis_catalog::{Format, TopicSpec};
 
 fn open(dir: &Path) -> Walrus {
     builder(dir).build().expect("the directory opens")
@@ -179,6 +180,41 @@ fn topics_are_listed_and_deleted() {
     assert!(wal.read_next("a", true).unwrap().is_none());
     wal.append_for_topic("a", b"2").unwrap();
     assert_eq!(drain(&wal, "a"), [b"2"]);
+}
+
+#[test]
+fn thousands_of_topics_are_counted_and_read() {
+    const TOPICS: usize = 5_000;
+    let dir = tempfile::tempdir().unwrap();
+    let name = |n: usize| format!("topic {n:04}");
+    {
+        let wal = open(dir.path());
+        // Made together: each by itself costs a flush of metadata.
+        let spec = |n| TopicSpec {
+            name: name(n),
+            partitions: 1,
+            format: Format::Plain,
+            configs: [].into(),
+        };
+        let made = wal.thetis().catalog().create_all((0..TOPICS).map(spec).collect());
+        assert!(made.iter().all(Result::is_ok));
+        for round in 0..3 {
+            for n in 0..TOPICS {
+                // In an order of its own.
+                let n = n * 2_777 % TOPICS;
+                wal.append_for_topic(&name(n), format!("{n} {round}").as_bytes()).unwrap();
+            }
+        }
+    }
+    let wal = open(dir.path());
+    let counts = wal.get_topic_entry_counts();
+    assert_eq!(counts.len(), TOPICS);
+    assert_eq!(counts.values().sum::<u64>(), 3 * TOPICS as u64);
+    for n in (0..TOPICS).step_by(97) {
+        let entries = wal.batch_read_for_topic(&name(n), usize::MAX, false, None).unwrap();
+        let texts: Vec<_> = (0..3).map(|round| format!("{n} {round}").into_bytes()).collect();
+        assert_eq!(entries.into_iter().map(|entry| entry.data).collect::<Vec<_>>(), texts);
+    }
 }
 
 #[test]
