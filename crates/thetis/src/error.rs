@@ -109,7 +109,7 @@ pub enum Error {
         /// The end.
         end: Offset,
     },
-    /// A record of a reader cannot be understood.
+    /// A record of a reader, or of a [`crate::walrus::WalIndex`], cannot be understood.
     #[error("the record {key} cannot be read: {detail}")]
     ReaderRecord {
         /// Its key in metadata.

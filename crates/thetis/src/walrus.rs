@@ -33,6 +33,7 @@
 //! ```
 
 mod clean;
+mod index;
 mod place;
 mod settings;
 mod topic;
@@ -46,6 +47,7 @@ use parking_lot::RwLock;
 use thetis_types::ErrorKind;
 use thetis_types::limits::ENTRY_BYTES_MAX;
 
+pub use index::{BlockPos, WalIndex};
 pub use place::PREFIX_META_SIZE;
 pub use settings::{FsyncSchedule, ReadConsistency, WalrusBuilder};
 use topic::Topic;
@@ -187,7 +189,7 @@ impl Walrus {
     /// With `start_offset` the cursor is neither asked nor moved. It is a byte position in the
     /// topic, [`PREFIX_META_SIZE`] counted beside each entry, and reading begins with the entry that
     /// has that byte, whole. One at or past the end gives nothing, 0 begins at the first entry that
-    /// is kept. Differs: positions are counted from the first entry ever appended, so that of an
+    /// is kept, consumed or not. Differs: positions are counted from the first entry ever appended, so that of an
     /// entry never changes, also when others are given back and after a restart; the first entry is
     /// never cut off, and small ones are not passed over.
     ///

@@ -1,5 +1,4 @@
 //! What streams cost while nothing happens, by an allocator that counts: the law BOUNDED for memory.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

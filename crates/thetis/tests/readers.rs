@@ -1,4 +1,5 @@
 //! Named readers as an application uses them: what is handed out, what survives, what is trimmed.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -19,12 +20,12 @@ mod example;
 fn open(dir: &TempDir) -> Thetis {
     let mut options = Options { durability: Durability::Os, ..Options::default() };
     options.journal.file_bytes = 1 << 20;
-    Thetis::open_with(dir.path(), options).expect("the directory opens").0
+    Thetis::open_with(dir.path(), options).unwrap().0
 }
 
 fn filled(thetis: &Thetis, count: u32) -> Stream {
-    let stream = thetis.stream("orders").expect("the stream is made");
-    stream.append_batch((0..count).map(|n| format!("order {n}"))).expect("the batch is appended");
+    let stream = thetis.stream("orders").unwrap();
+    stream.append_batch((0..count).map(|n| format!("order {n}"))).unwrap();
     stream
 }
 

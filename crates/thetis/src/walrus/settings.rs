@@ -135,7 +135,10 @@ impl WalrusBuilder {
     }
 
     /// The instance's directory, given the environment.
-    fn directory(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
+    pub(super) fn directory(
+        &self,
+        env: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<PathBuf, Error> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let key = match (&self.key, &self.data_dir) {
             (Some(key), _) => Some(key.clone()),
