@@ -305,8 +305,8 @@ impl Stream {
         self.lane.moved.listen()
     }
 
-    /// Waits until something at or above `offset` is committed, or the stream takes no more.
-    /// Returns the committed end. Cancel safe.
+    /// Waits until something at or above `offset` is committed, or the stream takes no more, or the
+    /// store ends ([`crate::Store::end_waits`]). Returns the committed end. Cancel safe.
     pub async fn wait_beyond(&self, offset: Offset) -> Offset {
         loop {
             let listener = self.listen();
@@ -338,9 +338,15 @@ impl Stream {
         }
     }
 
+    /// Tells those who wait to look.
+    pub(crate) fn tell(&self) {
+        self.lane.moved.notify(usize::MAX);
+    }
+
     fn settled_beyond(&self, offset: Offset) -> Option<Offset> {
         let state = self.lane.state.lock();
-        let done = state.head.end > offset || state.lifecycle != Lifecycle::Active;
+        let ended = state.lifecycle != Lifecycle::Active || self.lane.shared.is_ended();
+        let done = state.head.end > offset || ended;
         done.then_some(state.head.end)
     }
 

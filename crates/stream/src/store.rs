@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use thetis_meta::{
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     incarnation: u32,
     in_flight_bytes: AtomicU64,
+    /// Nothing more will be committed: nobody is to wait for it.
+    is_ended: AtomicBool,
 }
 
 impl Shared {
@@ -90,6 +92,11 @@ impl Shared {
     /// The least number of takeovers whose epoch is above `epoch`.
     pub(crate) fn takeovers_beyond(&self, epoch: Epoch) -> u32 {
         epoch.0.saturating_add(1).saturating_sub(self.incarnation)
+    }
+
+    /// Whether nothing more will be committed.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
     }
 
     /// Counts `bytes` as in flight (law BOUNDED).
@@ -200,6 +207,7 @@ impl Store {
             limits,
             incarnation: 0,
             in_flight_bytes: AtomicU64::new(0),
+            is_ended: AtomicBool::new(false),
         };
         shared.incarnation = next_incarnation(&shared)?;
         let shared = Arc::new(shared);
@@ -360,6 +368,13 @@ impl Store {
         stream.delete()?;
         self.streams.write().remove(&id);
         Ok(())
+    }
+
+    /// Ends every wait for more, now and later: the WAL was closed, so nothing more is committed.
+    pub fn end_waits(&self) {
+        self.shared.is_ended.store(true, Ordering::Release);
+        // Whoever made a listener and looked before that is told now.
+        self.streams.read().values().for_each(Stream::tell);
     }
 
     /// Streams that are not deleted.

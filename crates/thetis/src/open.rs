@@ -32,13 +32,16 @@ use crate::stream::Stream;
 /// and can be given back, only after it was flushed, so this is not for ever.
 const NEVER: Duration = Duration::from_secs(10);
 
+/// The shortest time between two flushes that nobody asks for.
+const FLUSH_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 /// When appended bytes are flushed to the device, in the words of logs with flush schedules. A
 /// stream may still choose its own [`Durability`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// Before each append returns; appends under way at once share one flush. Level `disk`.
     Each,
-    /// Together, this often, for the whole directory: an append returns when the operating system
+    /// Together, this often (1 ms at least), for the whole directory: an append returns when the operating system
     /// has it, and a loss of power takes at most what is younger. Level `os`.
     Every(Duration),
     /// For no append's sake: in the background every 10 s, so that full files can be given back, and
@@ -64,7 +67,7 @@ impl Options {
     pub fn flush(mut self, flush: Flush) -> Options {
         let (durability, interval) = match flush {
             Flush::Each => (Durability::Disk, self.journal.os_flush_interval),
-            Flush::Every(interval) => (Durability::Os, interval),
+            Flush::Every(interval) => (Durability::Os, interval.max(FLUSH_INTERVAL_MIN)),
             Flush::Never => (Durability::Os, NEVER),
         };
         self.durability = durability;
@@ -218,14 +221,18 @@ impl Thetis {
     }
 
     /// Makes everything safe at `disk`, the positions of relaxed readers too, and lets go of the
-    /// journal. Appends through remaining clones and streams are refused; the directory can be
-    /// opened again when the last of them is dropped, because metadata is shared with them.
+    /// journal. Appends through remaining clones and streams are refused, and followers end; the
+    /// directory can be opened again when the last of them is dropped, because metadata is shared
+    /// with them.
     ///
     /// # Errors
     /// The last flush failed: what was acknowledged at a weaker level may not survive.
     pub fn close(self) -> Result<(), Error> {
-        self.readers.registry().save_all()?;
-        self.wal.close().map_err(|source| {
+        let saved = self.readers.registry().save_all();
+        let closed = self.wal.close();
+        self.catalog.store().end_waits();
+        saved?;
+        closed.map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }
         })

@@ -166,7 +166,7 @@ impl Stream {
     }
 
     /// The records from `from` on, waiting for new ones at the end. Ends only when the stream is
-    /// sealed or deleted.
+    /// sealed or deleted, or the directory closed ([`Thetis::close`](crate::Thetis::close)).
     ///
     /// # Errors
     /// As [`Stream::read`].
@@ -469,7 +469,8 @@ pub struct FollowAsync {
 }
 
 impl FollowAsync {
-    /// The next record; `None` once the stream is sealed or deleted and everything was read.
+    /// The next record; `None` once the stream is sealed or deleted, or the directory closed, and
+    /// everything was read.
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Record, Error>> {

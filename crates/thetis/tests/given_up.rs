@@ -167,3 +167,33 @@ fn threads_that_append_hold_the_directory_no_longer_than_they_append() {
         assert_eq!(thetis.stream("orders").unwrap().end(), Offset(100));
     }
 }
+
+/// Without this a thread that follows would wait for ever, and hold the directory as long.
+#[test]
+fn closing_ends_whoever_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..3_u64 {
+        let thetis = Thetis::open(dir.path()).expect("every follower has ended");
+        let stream = thetis.stream("orders").unwrap();
+        stream.append("x").unwrap();
+        let mut follow = stream.follow_async(Offset(0)).unwrap();
+        let asynchronous = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut seen = 0;
+                while let Some(record) = follow.next().await {
+                    record.unwrap();
+                    seen += 1;
+                }
+                seen
+            })
+        });
+        let blocking = stream.follow(Offset(0)).unwrap();
+        let blocking = thread::spawn(move || blocking.map(Result::unwrap).count() as u64);
+        let mut late = stream.follow(stream.end()).unwrap();
+        thetis.close().unwrap();
+        assert_eq!(asynchronous.join().unwrap(), round + 1);
+        assert_eq!(blocking.join().unwrap(), round + 1);
+        assert!(late.next().is_none(), "nothing is to come");
+    }
+}
