@@ -22,7 +22,7 @@ use thetis_meta::{
     Condition, Key, KeyRange, MetaError, PAGE_ITEMS_MAX, Resolved, Version, Versioned, Write,
     WriteOutcome, resolve,
 };
-use thetis_stream::{Store, Stream, StreamError, StreamSpec};
+use thetis_stream::{CREATE_STREAMS_MAX, Store, Stream, StreamError, StreamSpec};
 use thetis_types::limits::TOPIC_NAME_BYTES_MAX;
 use thetis_types::{Durability, StreamId};
 
@@ -206,7 +206,7 @@ impl Catalog {
             let durability = Configs::parse(&spec.configs, &self.defaults)?.durability();
             streams.extend((0..spec.partitions).map(|index| stream_spec(*id, index, durability)));
         }
-        let mut streams = self.store.create(&streams)?.into_iter();
+        let mut streams = self.make_streams(&streams, unbound)?.into_iter();
         let mut made = Vec::with_capacity(specs.len());
         for (spec, id) in specs.iter().zip(ids) {
             let partitions: Vec<Stream> = streams.by_ref().take(spec.partitions as usize).collect();
@@ -245,6 +245,26 @@ impl Catalog {
         let bound = bound.collect();
         self.delete_streams(unbound);
         Ok(bound)
+    }
+
+    /// Creates streams, however many, all or none.
+    fn make_streams(
+        &self,
+        specs: &[StreamSpec],
+        unbound: &mut Vec<StreamId>,
+    ) -> Result<Vec<Stream>, MetaError> {
+        let mut made = Vec::with_capacity(specs.len());
+        for part in specs.chunks(CREATE_STREAMS_MAX) {
+            match self.store.create(part) {
+                Ok(streams) => made.extend(streams),
+                Err(error) => {
+                    unbound.extend(made.iter().map(Stream::id));
+                    self.delete_streams(unbound);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// Takes over what metadata holds under `name`.
@@ -300,7 +320,7 @@ impl Catalog {
         let durability = topic.configs().durability();
         let specs: Vec<StreamSpec> =
             (have..total).map(|index| stream_spec(topic.id, index, durability)).collect();
-        let added = self.store.create(&specs)?;
+        let added = self.make_streams(&specs, &mut unbound)?;
         let added_ids: Vec<StreamId> = added.iter().map(Stream::id).collect();
         let mut partitions = topic.partitions.clone();
         partitions.extend(added);

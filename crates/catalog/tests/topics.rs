@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rig::{Rig, append, spec};
 use thetis_catalog::{CatalogError, PARTITIONS_MAX};
-use thetis_stream::Read;
+use thetis_stream::{CREATE_STREAMS_MAX, Read};
 use thetis_types::{Durability, ErrorKind, Offset};
 
 #[test]
@@ -255,4 +255,15 @@ fn what_is_not_allowed_is_refused_before_anything_is_made() {
     let kinds: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_err(|e| e.kind())).collect();
     assert!(matches!(kinds[..], [Ok(_), Err(ErrorKind::Exists), Ok(_)]));
+}
+
+/// A request may name many topics of many partitions, each of them allowed.
+#[test]
+fn more_streams_than_the_store_makes_at_once_are_made() {
+    let rig = Rig::new();
+    let catalog = rig.open();
+    let topics = CREATE_STREAMS_MAX / PARTITIONS_MAX as usize + 1;
+    let specs = (0..topics).map(|n| spec(&n.to_string(), PARTITIONS_MAX)).collect();
+    assert!(catalog.create_all(specs).iter().all(Result::is_ok));
+    assert_eq!(catalog.store().len(), topics * PARTITIONS_MAX as usize);
 }
