@@ -151,7 +151,8 @@ impl Thetis {
     /// The stream of this name, created if it does not exist.
     ///
     /// # Errors
-    /// The name is not allowed, belongs to a topic of several partitions, or metadata failed.
+    /// The name is not allowed, belongs to a topic of Kafka clients or of several partitions, or
+    /// metadata failed.
     pub fn stream(&self, name: &str) -> Result<Stream, Error> {
         let topic = match self.catalog.get(name) {
             Some(topic) => topic,
@@ -168,6 +169,10 @@ impl Thetis {
                 }
             }
         };
+        // One protocol writes a topic: entries of another would be unreadable to its clients.
+        if topic.format != Format::Plain {
+            return Err(Error::NotPlain { name: name.to_owned() });
+        }
         match topic.partitions.as_slice() {
             [only] => Ok(Stream::new(only.clone(), topic.id, &self.catalog, &self.readers)),
             _ => Err(Error::Partitioned {
@@ -180,7 +185,7 @@ impl Thetis {
     /// The stream of this name, if it exists.
     ///
     /// # Errors
-    /// The name belongs to a topic of several partitions.
+    /// The name belongs to a topic of Kafka clients or of several partitions.
     pub fn find(&self, name: &str) -> Result<Option<Stream>, Error> {
         self.catalog.get(name).map(|topic| self.stream(&topic.name)).transpose()
     }

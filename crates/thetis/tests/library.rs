@@ -9,6 +9,7 @@ use thetis::{
     AttemptId, Durability, Error, Fate, Offset, OffsetRange, Options, Outcome,
     READER_BATCH_RECORDS_MAX, Record, Stream, Thetis,
 };
+use thetis_catalog::{Format, TopicSpec};
 use thetis_types::ErrorKind;
 
 fn values(records: impl IntoIterator<Item = Result<Record, Error>>) -> Vec<String> {
@@ -320,5 +321,20 @@ fn a_batch_is_seen_whole_or_not_at_all() {
             }
         });
         assert_eq!(stream.end(), Offset(280));
+    }
+}
+
+/// Plain entries in a topic of Kafka clients would be unreadable to them, and take offsets of theirs.
+#[test]
+fn a_topic_of_kafka_clients_is_theirs_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let thetis = Thetis::open(dir.path()).unwrap();
+    for (name, format, partitions) in
+        [("kafka", Format::Kafka, 1), ("both", Format::Kafka, 3), ("wide", Format::Plain, 3)]
+    {
+        let spec = TopicSpec { name: name.into(), partitions, format, configs: [].into() };
+        thetis.catalog().create(spec).unwrap();
+        assert_eq!(thetis.stream(name).err().unwrap().kind(), ErrorKind::Invalid, "{name}");
+        assert_eq!(thetis.find(name).err().unwrap().kind(), ErrorKind::Invalid, "{name}");
     }
 }
