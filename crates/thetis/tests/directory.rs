@@ -50,7 +50,7 @@ fn two_directories_live_side_by_side_in_one_process() {
     thread::scope(|scope| {
         for (dir, word) in [(&one, "one"), (&two, "two")] {
             scope.spawn(move || {
-                for round in 0..30_u64 {
+                for round in 0..12_u64 {
                     let thetis = Thetis::open(dir.path()).unwrap();
                     let stream = thetis.stream("orders").unwrap();
                     assert_eq!(stream.end(), Offset(round));
@@ -62,7 +62,7 @@ fn two_directories_live_side_by_side_in_one_process() {
     });
     for (dir, word) in [(&one, "one"), (&two, "two")] {
         let stream = Thetis::open(dir.path()).unwrap().stream("orders").unwrap();
-        assert_eq!(all(&stream), vec![word.as_bytes().to_vec(); 30]);
+        assert_eq!(all(&stream), vec![word.as_bytes().to_vec(); 12]);
     }
 }
 

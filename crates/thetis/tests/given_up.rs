@@ -65,7 +65,7 @@ fn an_append_that_was_cancelled_happens_whole_or_not_at_all() {
 fn whoever_was_answered_can_open_the_directory_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    for round in 0..12_u64 {
+    for round in 0..6_u64 {
         let thetis = Thetis::open(dir.path()).expect("nothing is under way");
         let stream = thetis.stream("orders").unwrap();
         let mut follow = stream.follow_async(stream.end()).unwrap();

@@ -48,7 +48,7 @@ fn a_dropped_instance_leaves_no_thread_and_no_file() {
         return;
     };
     let mut before = None;
-    for n in 0..20 {
+    for n in 0..12 {
         let wal = builder(&dir).consistency(at_least_once(5)).build().unwrap();
         wal.append_for_topic("t", &numbered(n, 10)).unwrap();
         wal.read_next("t", true).unwrap().unwrap();
