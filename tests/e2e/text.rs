@@ -9,10 +9,10 @@ use thetis_e2e::server::{Server, Stop, program};
 use thetis_e2e::{repository, reproduce};
 
 /// A connection of one request at a time.
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    fn connect(server: &Server) -> Client {
+    pub(crate) fn connect(server: &Server) -> Client {
         Client(TcpStream::connect(server.text()).expect("the server listens"))
     }
 
@@ -30,7 +30,7 @@ impl Client {
         String::from_utf8(body).expect("the test's records are text")
     }
 
-    fn ask(&mut self, body: &str) -> String {
+    pub(crate) fn ask(&mut self, body: &str) -> String {
         self.send(body);
         self.receive()
     }

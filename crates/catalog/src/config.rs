@@ -51,6 +51,13 @@ pub struct ConfigKey {
     allowed: Allowed,
 }
 
+/// The key of what an acknowledged record survives.
+pub const DURABILITY: &str = "thetis.durability";
+/// The key of the age at which records go; -1 keeps them.
+pub const RETENTION_MS: &str = "retention.ms";
+/// The key of the bytes a partition keeps; -1 keeps all.
+pub const RETENTION_BYTES: &str = "retention.bytes";
+
 const MAX: &str = "9223372036854775807";
 
 const fn key(
@@ -229,7 +236,7 @@ pub const KEYS: &[ConfigKey] = &[
         "age of a Kafka segment; the journal has its own",
     ),
     key(
-        "thetis.durability",
+        DURABILITY,
         Text,
         "",
         OneOf(&["", "disk", "os", "memory"]),
@@ -390,7 +397,7 @@ impl Configs {
     /// The topic's own durability, if it chose one.
     #[must_use]
     pub fn durability(&self) -> Option<Durability> {
-        self.get("thetis.durability").parse().ok()
+        self.get(DURABILITY).parse().ok()
     }
 
     /// The topic's profile.

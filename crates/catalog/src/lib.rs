@@ -5,7 +5,8 @@
 //! in docs/formats/topic-record.md.
 //!
 //! A name is bound by one conditional put of its topic record; what was created for a topic that
-//! never got its name is found by its label and deleted at the next open.
+//! certainly never got its name is deleted at once or with the next act, and, after a crash or an
+//! unknown outcome, found by its label and deleted at the next open.
 
 pub mod config;
 mod error;
@@ -16,14 +17,14 @@ mod topic;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use thetis_meta::{
     Condition, Key, KeyRange, MetaError, PAGE_ITEMS_MAX, Resolved, Version, Versioned, Write,
     WriteOutcome, resolve,
 };
-use thetis_stream::{Store, Stream, StreamSpec};
-use thetis_types::Durability;
+use thetis_stream::{CREATE_STREAMS_MAX, Store, Stream, StreamError, StreamSpec};
 use thetis_types::limits::TOPIC_NAME_BYTES_MAX;
+use thetis_types::{Durability, StreamId};
 
 pub use config::{ConfigKey, Configs, Defaults};
 pub use error::CatalogError;
@@ -51,8 +52,9 @@ pub struct Catalog {
     store: Arc<Store>,
     defaults: Defaults,
     topics: RwLock<Topics>,
-    /// Serialises the acts that change topics.
-    acts: Mutex<()>,
+    /// Serialises the acts that change topics. Holds the streams that no topic has and that could
+    /// not be deleted yet; each act tries again.
+    acts: Mutex<Vec<StreamId>>,
 }
 
 #[derive(Default)]
@@ -90,7 +92,7 @@ impl Catalog {
             range = page.next;
         }
         delete_unbound(&store, &topics)?;
-        Ok(Catalog { store, defaults, topics: RwLock::new(topics), acts: Mutex::new(()) })
+        Ok(Catalog { store, defaults, topics: RwLock::new(topics), acts: Mutex::default() })
     }
 
     /// The streams beneath.
@@ -150,7 +152,7 @@ impl Catalog {
 
     /// Creates many topics with few flushes, each with its own outcome, in order.
     pub fn create_all(&self, specs: Vec<TopicSpec>) -> Vec<Result<Arc<Topic>, CatalogError>> {
-        let _act = self.acts.lock();
+        let mut unbound = self.act();
         let mut names = HashSet::new();
         let checked: Vec<Result<TopicSpec, CatalogError>> = specs
             .into_iter()
@@ -163,7 +165,7 @@ impl Catalog {
             })
             .collect();
         let good: Vec<&TopicSpec> = checked.iter().flatten().collect();
-        let mut made = match self.bind(&good) {
+        let mut made = match self.bind(&good, &mut unbound) {
             Ok(made) => made.into_iter(),
             Err(error) => {
                 return checked.into_iter().map(|spec| spec.and(Err(error.clone()))).collect();
@@ -172,10 +174,30 @@ impl Catalog {
         checked.into_iter().map(|spec| spec.and_then(|_| made.next().expect("bound"))).collect()
     }
 
-    /// Creates the streams of `specs`, then binds the names.
+    /// Begins an act: nobody else changes topics meanwhile. What earlier acts left is deleted.
+    fn act(&self) -> MutexGuard<'_, Vec<StreamId>> {
+        let mut unbound = self.acts.lock();
+        self.delete_streams(&mut unbound);
+        unbound
+    }
+
+    /// Deletes streams that no topic has; those that remain could not be deleted.
+    fn delete_streams(&self, unbound: &mut Vec<StreamId>) {
+        unbound.retain(|stream| match self.store.delete(*stream) {
+            Ok(()) | Err(StreamError::NotFound { .. }) => false,
+            Err(error) => {
+                tracing::warn!(%stream, %error, "a stream of no topic is not deleted yet");
+                true
+            }
+        });
+    }
+
+    /// Creates the streams of `specs`, then binds the names. Streams whose topic certainly has not
+    /// got its name are deleted, or added to `unbound`.
     fn bind(
         &self,
         specs: &[&TopicSpec],
+        unbound: &mut Vec<StreamId>,
     ) -> Result<Vec<Result<Arc<Topic>, CatalogError>>, CatalogError> {
         let ids: Vec<TopicId> =
             specs.iter().map(|_| TopicId::random(self.store.entropy())).collect();
@@ -184,7 +206,7 @@ impl Catalog {
             let durability = Configs::parse(&spec.configs, &self.defaults)?.durability();
             streams.extend((0..spec.partitions).map(|index| stream_spec(*id, index, durability)));
         }
-        let mut streams = self.store.create(&streams)?.into_iter();
+        let mut streams = self.make_streams(&streams, unbound)?.into_iter();
         let mut made = Vec::with_capacity(specs.len());
         for (spec, id) in specs.iter().zip(ids) {
             let partitions: Vec<Stream> = streams.by_ref().take(spec.partitions as usize).collect();
@@ -201,10 +223,18 @@ impl Catalog {
         for chunk in made.chunks(thetis_meta::BATCH_WRITES_MAX) {
             let puts: Vec<Write> =
                 chunk.iter().map(|(record, _)| self.put(record, Condition::Absent)).collect();
-            outcomes.extend(self.write_all(puts)?);
+            // A chunk that was refused does not undo those before it.
+            match self.write_all(puts) {
+                Ok(written) => outcomes.extend(written.into_iter().map(Ok)),
+                Err(error) => outcomes.extend(chunk.iter().map(|_| Err(error.clone()))),
+            }
         }
-        let bound = made.into_iter().zip(outcomes).map(|((record, partitions), version)| {
-            let Some(version) = version else {
+        let bound = made.into_iter().zip(outcomes).map(|((record, partitions), outcome)| {
+            // After an unknown outcome the name may be bound to the streams, so they stay.
+            if matches!(outcome, Ok(None) | Err(MetaError::Refused(_))) {
+                unbound.extend(partitions.iter().map(Stream::id));
+            }
+            let Some(version) = outcome? else {
                 self.look_again(&record.name)?;
                 return Err(CatalogError::Exists { name: record.name });
             };
@@ -212,7 +242,29 @@ impl Catalog {
             self.topics.write().insert(topic.clone());
             Ok(topic)
         });
-        Ok(bound.collect())
+        let bound = bound.collect();
+        self.delete_streams(unbound);
+        Ok(bound)
+    }
+
+    /// Creates streams, however many, all or none.
+    fn make_streams(
+        &self,
+        specs: &[StreamSpec],
+        unbound: &mut Vec<StreamId>,
+    ) -> Result<Vec<Stream>, MetaError> {
+        let mut made = Vec::with_capacity(specs.len());
+        for part in specs.chunks(CREATE_STREAMS_MAX) {
+            match self.store.create(part) {
+                Ok(streams) => made.extend(streams),
+                Err(error) => {
+                    unbound.extend(made.iter().map(Stream::id));
+                    self.delete_streams(unbound);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// Takes over what metadata holds under `name`.
@@ -243,7 +295,7 @@ impl Catalog {
     /// # Errors
     /// No such topic, or metadata failed: call again.
     pub fn delete(&self, name: &str) -> Result<Arc<Topic>, CatalogError> {
-        let _act = self.acts.lock();
+        let mut unbound = self.act();
         let topic = self.get(name).ok_or_else(|| CatalogError::NotFound { name: name.into() })?;
         let write = Write::delete(topic_key(name)).only_if(Condition::Version(topic.version));
         let is_done = self.write_all(vec![write])?.pop().flatten().is_some();
@@ -252,12 +304,8 @@ impl Catalog {
             return Err(CatalogError::Contended { name: name.into() });
         }
         self.topics.write().remove(&topic);
-        for stream in &topic.partitions {
-            // The name is gone, so what fails here is found by its label at the next open.
-            if let Err(error) = self.store.delete(stream.id()) {
-                tracing::warn!(topic = name, stream = %stream.id(), %error, "not deleted yet");
-            }
-        }
+        unbound.extend(topic.partitions.iter().map(Stream::id));
+        self.delete_streams(&mut unbound);
         Ok(topic)
     }
 
@@ -266,17 +314,26 @@ impl Catalog {
     /// # Errors
     /// No such topic, not more than it has, or metadata failed.
     pub fn add_partitions(&self, name: &str, total: u32) -> Result<Arc<Topic>, CatalogError> {
-        let _act = self.acts.lock();
+        let mut unbound = self.act();
         let topic = self.check_partitions(name, total)?;
         let have = topic.partition_count();
         let durability = topic.configs().durability();
         let specs: Vec<StreamSpec> =
             (have..total).map(|index| stream_spec(topic.id, index, durability)).collect();
+        let added = self.make_streams(&specs, &mut unbound)?;
+        let added_ids: Vec<StreamId> = added.iter().map(Stream::id).collect();
         let mut partitions = topic.partitions.clone();
-        partitions.extend(self.store.create(&specs)?);
+        partitions.extend(added);
         let mut record = topic.record();
         record.partitions = partitions.iter().map(|stream| stream.id().0).collect();
-        self.replace(&topic, record, partitions)
+        let replaced = self.replace(&topic, record, partitions);
+        if let Err(CatalogError::Contended { .. } | CatalogError::Meta(MetaError::Refused(_))) =
+            &replaced
+        {
+            unbound.extend(added_ids);
+            self.delete_streams(&mut unbound);
+        }
+        replaced
     }
 
     /// Whether [`Catalog::add_partitions`] would be done.
@@ -304,8 +361,39 @@ impl Catalog {
         name: &str,
         configs: BTreeMap<String, String>,
     ) -> Result<Arc<Topic>, CatalogError> {
-        let _act = self.acts.lock();
+        let _act = self.act();
         let topic = self.get(name).ok_or_else(|| CatalogError::NotFound { name: name.into() })?;
+        self.replace_configs(&topic, configs)
+    }
+
+    /// Sets some keys of a topic's configuration, or takes them back with `None`; the others stay
+    /// as they are, whoever else changes them.
+    ///
+    /// # Errors
+    /// As [`Catalog::set_configs`].
+    pub fn change_configs(
+        &self,
+        id: TopicId,
+        changes: &[(&str, Option<&str>)],
+    ) -> Result<Arc<Topic>, CatalogError> {
+        let _act = self.act();
+        let missing = || CatalogError::NotFound { name: id.to_string() };
+        let topic = self.get_by_id(id).ok_or_else(missing)?;
+        let mut configs = topic.configs().set().clone();
+        for (key, value) in changes {
+            match value {
+                Some(value) => configs.insert((*key).into(), (*value).into()),
+                None => configs.remove(*key),
+            };
+        }
+        self.replace_configs(&topic, configs)
+    }
+
+    fn replace_configs(
+        &self,
+        topic: &Arc<Topic>,
+        configs: BTreeMap<String, String>,
+    ) -> Result<Arc<Topic>, CatalogError> {
         let parsed = Configs::parse(&configs, &self.defaults)?;
         let mut record = topic.record();
         record.configs = configs;
@@ -321,7 +409,7 @@ impl Catalog {
                 stream.set_durability(wanted)?;
             }
         }
-        let replaced = self.replace(&topic, record, topic.partitions.clone())?;
+        let replaced = self.replace(topic, record, topic.partitions.clone())?;
         for stream in &topic.partitions {
             if stream.durability() > level {
                 stream.set_durability(wanted)?;
@@ -358,11 +446,14 @@ impl Catalog {
         match meta.batch(writes.clone()) {
             Ok(outcomes) => Ok(outcomes.iter().map(WriteOutcome::done).collect()),
             Err(MetaError::Unknown { cause }) => {
-                let resolved = writes.iter().map(|write| match resolve(&**meta, write)? {
-                    Resolved::Done { version } => Ok(Some(version)),
-                    Resolved::Gone => Ok(Some(Version::default())),
-                    Resolved::Overtaken { .. } => Ok(None),
-                    Resolved::NotDone { .. } => Err(MetaError::Unknown { cause: cause.clone() }),
+                let resolved = writes.iter().map(|write| match resolve(&**meta, write) {
+                    Ok(Resolved::Done { version }) => Ok(Some(version)),
+                    Ok(Resolved::Gone) => Ok(Some(Version::default())),
+                    Ok(Resolved::Overtaken { .. }) => Ok(None),
+                    // That a read was refused says nothing of the write (law CERTAIN).
+                    Ok(Resolved::NotDone { .. }) | Err(_) => {
+                        Err(MetaError::Unknown { cause: cause.clone() })
+                    }
                 });
                 resolved.collect()
             }

@@ -7,7 +7,7 @@
 use thetis_stream::Stream;
 use thetis_types::Offset;
 
-use crate::config::Configs;
+use crate::config::{Configs, RETENTION_BYTES, RETENTION_MS};
 use crate::{Catalog, CatalogError};
 
 /// Entries judged at a time.
@@ -28,10 +28,10 @@ struct Limits {
 impl Limits {
     fn of(configs: &Configs, now_ms: i64) -> Option<Limits> {
         let deletes = configs.get("cleanup.policy").split(',').any(|p| p.trim() == "delete");
-        let age_ms = configs.number("retention.ms");
+        let age_ms = configs.number(RETENTION_MS);
         let limits = Limits {
             keep_from_ms: (age_ms >= 0).then(|| now_ms.saturating_sub(age_ms)),
-            keep_bytes: u64::try_from(configs.number("retention.bytes")).ok(),
+            keep_bytes: u64::try_from(configs.number(RETENTION_BYTES)).ok(),
         };
         let limited = limits.keep_from_ms.is_some() || limits.keep_bytes.is_some();
         (deletes && limited).then_some(limits)
@@ -48,9 +48,20 @@ impl Catalog {
     /// Trims every stream that is past its topic's limits; returns how many were. Failures are
     /// logged and left for the next call.
     pub fn retain(&self) -> usize {
+        self.retain_where(|_| true)
+    }
+
+    /// [`Catalog::retain`] for the topics that set limits of their own; those that take the
+    /// defaults keep everything.
+    pub fn retain_chosen(&self) -> usize {
+        let chooses = |key: &str| key == RETENTION_MS || key == RETENTION_BYTES;
+        self.retain_where(|configs| configs.set().keys().any(|key| chooses(key)))
+    }
+
+    fn retain_where(&self, applies: impl Fn(&Configs) -> bool) -> usize {
         let now_ms = self.store().clock().wall_ms();
         let mut trimmed = 0;
-        for topic in self.list() {
+        for topic in self.list().into_iter().filter(|topic| applies(topic.configs())) {
             let Some(limits) = Limits::of(topic.configs(), now_ms) else { continue };
             for stream in &topic.partitions {
                 match retain(stream, limits) {

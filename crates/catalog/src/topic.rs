@@ -64,7 +64,6 @@ pub struct Topic {
     /// Its streams, by partition index.
     pub partitions: Vec<Stream>,
     pub(crate) version: Version,
-    record: TopicRecord,
     configs: Configs,
 }
 
@@ -91,13 +90,12 @@ impl Topic {
         defaults: &Defaults,
     ) -> Result<Topic, CatalogError> {
         Ok(Topic {
-            name: record.name.clone(),
+            name: record.name,
             id: record.id,
             format: record.format,
             partitions,
             version,
             configs: Configs::parse(&record.configs, defaults)?,
-            record,
         })
     }
 
@@ -121,7 +119,13 @@ impl Topic {
 
     /// Its record, to be changed and written back.
     pub(crate) fn record(&self) -> TopicRecord {
-        self.record.clone()
+        TopicRecord {
+            name: self.name.clone(),
+            id: self.id,
+            format: self.format,
+            partitions: self.partitions.iter().map(|stream| stream.id().0).collect(),
+            configs: self.configs.set().clone(),
+        }
     }
 }
 

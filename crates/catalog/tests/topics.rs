@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rig::{Rig, append, spec};
 use thetis_catalog::{CatalogError, PARTITIONS_MAX};
-use thetis_stream::Read;
+use thetis_stream::{CREATE_STREAMS_MAX, Read};
 use thetis_types::{Durability, ErrorKind, Offset};
 
 #[test]
@@ -36,22 +36,68 @@ fn a_topic_made_again_never_shows_an_old_byte() {
     assert_eq!(again.store().len(), 2);
 }
 
-/// 1. The streams are created. 2. The put of the name is refused. What is left belongs to no topic.
+/// 1. The streams are created. 2. The put of the name is refused, so they belong to no topic and go
+///    before the caller is told.
 #[test]
-fn streams_whose_name_was_never_bound_go_at_the_next_open() {
+fn streams_whose_name_was_refused_go_at_once() {
     let rig = Rig::new();
     let catalog = rig.open();
+    catalog.create(spec("taken", 1)).unwrap();
     rig.meta.refuse_puts_under("topic");
-    let error = catalog.create(spec("orders", 3)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    for answer in catalog.create_all(vec![spec("orders", 3), spec("more", 2)]) {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert_eq!(catalog.add_partitions("taken", 4).unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(catalog.get("orders").is_none());
-    assert_eq!(catalog.store().len(), 3, "the streams were to be created before the name");
+    assert_eq!(catalog.store().len(), 1, "streams of no topic");
     rig.meta.heal();
-    let catalog = rig.open();
-    assert_eq!(catalog.store().len(), 0);
-    assert!(catalog.list().is_empty());
     assert_eq!(catalog.create(spec("orders", 3)).unwrap().partition_count(), 3);
-    assert_eq!(rig.open().store().len(), 3, "an open deleted streams of a topic");
+    assert_eq!(rig.open().store().len(), 4);
+}
+
+/// 1. The streams are created. 2. From then on metadata takes nothing, so they cannot be deleted
+///    either. The next act deletes them, or else the next open.
+#[test]
+fn streams_that_could_not_be_deleted_go_with_the_next_act_or_open() {
+    for reopens in [false, true] {
+        let rig = Rig::new();
+        let mut catalog = rig.open();
+        rig.meta.refuse_all_puts_from("topic");
+        assert!(catalog.create(spec("orders", 3)).is_err());
+        assert_eq!(catalog.store().len(), 3, "the streams were to be created before the name");
+        rig.meta.heal();
+        match reopens {
+            true => catalog = rig.open(),
+            false => assert_eq!(catalog.delete("x").unwrap_err().kind(), ErrorKind::NotFound),
+        }
+        assert_eq!(catalog.store().len(), 0);
+        assert!(catalog.list().is_empty());
+        assert_eq!(catalog.create(spec("orders", 3)).unwrap().partition_count(), 3);
+        assert_eq!(rig.open().store().len(), 3, "an open deleted streams of a topic");
+    }
+}
+
+/// What two callers change at once is both changed: some keys of a topic are set, not all of them
+/// replaced by what one of them saw before.
+#[test]
+fn some_keys_are_set_and_the_others_stay() {
+    let rig = Rig::new();
+    let catalog = rig.open();
+    let id = catalog.create(spec("orders", 1)).unwrap().id;
+    catalog.change_configs(id, &[("retention.ms", Some("5"))]).unwrap();
+    let topic = catalog.change_configs(id, &[("thetis.durability", Some("os"))]).unwrap();
+    assert_eq!(topic.configs().get("retention.ms"), "5");
+    assert_eq!(topic.partitions[0].durability(), Durability::Os);
+    let topic = catalog.change_configs(id, &[("retention.ms", None)]).unwrap();
+    assert_eq!(topic.configs().set().len(), 1);
+    assert_eq!(catalog.change_configs(id, &[("nothing", None)]).unwrap().configs().set().len(), 1);
+    let unknown = catalog.change_configs(id, &[("retention.mss", Some("5"))]).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Invalid);
+    catalog.delete("orders").unwrap();
+    let new = catalog.create(spec("orders", 1)).unwrap();
+    let gone = catalog.change_configs(id, &[("retention.ms", Some("5"))]).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound, "the name is another topic's");
+    assert!(new.configs().set().is_empty());
 }
 
 /// The put happened, its answer was lost, and so is the answer to the question whether it did.
@@ -209,4 +255,15 @@ fn what_is_not_allowed_is_refused_before_anything_is_made() {
     let kinds: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_err(|e| e.kind())).collect();
     assert!(matches!(kinds[..], [Ok(_), Err(ErrorKind::Exists), Ok(_)]));
+}
+
+/// A request may name many topics of many partitions, each of them allowed.
+#[test]
+fn more_streams_than_the_store_makes_at_once_are_made() {
+    let rig = Rig::new();
+    let catalog = rig.open();
+    let topics = CREATE_STREAMS_MAX / PARTITIONS_MAX as usize + 1;
+    let specs = (0..topics).map(|n| spec(&n.to_string(), PARTITIONS_MAX)).collect();
+    assert!(catalog.create_all(specs).iter().all(Result::is_ok));
+    assert_eq!(catalog.store().len(), topics * PARTITIONS_MAX as usize);
 }

@@ -109,7 +109,7 @@ impl Shared {
     }
 
     fn wake_ticker(&self, writer: &Writer) {
-        if writer.ticker_idle {
+        if writer.ticker_idle || !writer.closing.is_empty() {
             self.tick.notify_one();
         }
     }

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use thetis_types::Durability;
@@ -24,6 +25,9 @@ use crate::writer::Writer;
 /// How often the leader of a flush steps back for those the last flush served. A step costs a
 /// microsecond when nobody else can run, a flush a hundred.
 const GATHER_YIELDS_MAX: u32 = 3;
+
+/// The longest that a full file waits for a flush that nobody asks for.
+const FULL_FILE_WAIT: Duration = Duration::from_millis(10);
 
 /// What a callback is told.
 pub(crate) type Then = Box<dyn FnOnce(Result<(), FlushError>) + Send>;
@@ -489,7 +493,13 @@ impl Shared {
                 writer.ticker_idle = false;
                 continue;
             }
-            let _ = self.tick.wait_for(&mut writer, self.options.os_flush_interval);
+            // Full files are flushed soon, however long the interval: until then they cannot be
+            // sealed, nor their rows leave memory, nor their space be given back.
+            let interval = match writer.closing.is_empty() {
+                true => self.options.os_flush_interval,
+                false => self.options.os_flush_interval.min(FULL_FILE_WAIT),
+            };
+            let _ = self.tick.wait_for(&mut writer, interval);
             if writer.stop || writer.poisoned.is_some() {
                 continue;
             }

@@ -84,8 +84,9 @@ pub(crate) struct Lane {
     /// `state.head.end`, for readers that only want to know whether to wait.
     committed: AtomicU64,
     durability: AtomicU8,
-    /// Notified when the head advances or the lifecycle moves on.
-    moved: Event,
+    /// Notified when the head advances or the lifecycle moves on. Shared, so that whoever notifies
+    /// may let go of the lane first.
+    moved: Arc<Event>,
     /// Serialises the acts that write the stream's record.
     acts: Mutex<()>,
 }
@@ -104,27 +105,44 @@ impl Lane {
             committed: AtomicU64::new(state.head.end.0),
             state: Mutex::new(state),
             durability: AtomicU8::new(durability as u8),
-            moved: Event::new(),
+            moved: Arc::default(),
             acts: Mutex::new(()),
         };
         Stream { lane: Arc::new(lane) }
     }
 
-    /// Everything up to `at` is safe at `level`: the head advances, and those who wait are told.
-    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) {
+    /// Everything up to `at` is safe at `level`: the head advances. Says whether it did; then those
+    /// who wait are to be told.
+    fn advance(&self, state: &mut StreamState, at: Position, level: Durability) -> bool {
         let before = state.head;
-        if state.safe(at, level) {
+        let advances = state.safe(at, level);
+        if advances {
             self.committed.store(state.head.end.0, Ordering::Release);
             self.shared.landed(state.head.bytes - before.bytes);
-            self.moved.notify(usize::MAX);
         }
+        advances
     }
 
-    /// What the WAL said of `at`: the head advances, or the stream stops.
+    /// What the WAL said of `at`: the head advances, or the stream stops. Those who wait are told.
     fn settle(&self, at: Position, level: Durability, result: Result<&(), &FlushError>) -> Head {
+        let (head, advances) = self.settle_quietly(at, level, result);
+        if advances {
+            self.moved.notify(usize::MAX);
+        }
+        head
+    }
+
+    /// [`Lane::settle`], but for telling those who wait; says whether there is something to tell.
+    fn settle_quietly(
+        &self,
+        at: Position,
+        level: Durability,
+        result: Result<&(), &FlushError>,
+    ) -> (Head, bool) {
         let mut state = self.state.lock();
+        let mut advances = false;
         match result {
-            Ok(&()) => self.advance(&mut state, at, level),
+            Ok(&()) => advances = self.advance(&mut state, at, level),
             Err(error) => {
                 if !state.is_broken() {
                     state.wal_failed();
@@ -132,7 +150,7 @@ impl Lane {
                 }
             }
         }
-        state.head
+        (state.head, advances)
     }
 }
 
@@ -238,11 +256,15 @@ impl Stream {
         let asked = self.durability();
         let level = state.placed(placement, at, asked);
         // Safe by being copied: committed under the lock that is held anyway.
+        let mut advances = false;
         let safe = lane.shared.wal.reached(at, level).then(|| {
-            lane.advance(&mut state, at, level);
+            advances = lane.advance(&mut state, at, level);
             state.head
         });
         drop(state);
+        if advances {
+            lane.moved.notify(usize::MAX);
+        }
         Ok(Appending::placed(lane.clone(), placement, at, level, asked, safe))
     }
 
@@ -283,8 +305,8 @@ impl Stream {
         self.lane.moved.listen()
     }
 
-    /// Waits until something at or above `offset` is committed, or the stream takes no more.
-    /// Returns the committed end. Cancel safe.
+    /// Waits until something at or above `offset` is committed, or the stream takes no more, or the
+    /// store ends ([`crate::Store::end_waits`]). Returns the committed end. Cancel safe.
     pub async fn wait_beyond(&self, offset: Offset) -> Offset {
         loop {
             let listener = self.listen();
@@ -316,9 +338,15 @@ impl Stream {
         }
     }
 
+    /// Tells those who wait to look.
+    pub(crate) fn tell(&self) {
+        self.lane.moved.notify(usize::MAX);
+    }
+
     fn settled_beyond(&self, offset: Offset) -> Option<Offset> {
         let state = self.lane.state.lock();
-        let done = state.head.end > offset || state.lifecycle != Lifecycle::Active;
+        let ended = state.lifecycle != Lifecycle::Active || self.lane.shared.is_ended();
+        let done = state.head.end > offset || ended;
         done.then_some(state.head.end)
     }
 
@@ -374,6 +402,15 @@ impl Stream {
     pub fn readable_bytes(&self) -> Result<u64, ReadError> {
         let (trim, end) = self.bounds();
         self.lane.log.bytes_between(trim, end)
+    }
+
+    /// Bytes of payload of the entries that touch `[from, until)` and may be read.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn bytes_between(&self, from: Offset, until: Offset) -> Result<u64, ReadError> {
+        let (trim, end) = self.bounds();
+        self.lane.log.bytes_between(from.max(trim), until.min(end))
     }
 
     /// What became of `attempt`, certainly: waits for what is in flight, then looks from the

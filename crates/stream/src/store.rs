@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use thetis_meta::{
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     incarnation: u32,
     in_flight_bytes: AtomicU64,
+    /// Nothing more will be committed: nobody is to wait for it.
+    is_ended: AtomicBool,
 }
 
 impl Shared {
@@ -90,6 +92,11 @@ impl Shared {
     /// The least number of takeovers whose epoch is above `epoch`.
     pub(crate) fn takeovers_beyond(&self, epoch: Epoch) -> u32 {
         epoch.0.saturating_add(1).saturating_sub(self.incarnation)
+    }
+
+    /// Whether nothing more will be committed.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
     }
 
     /// Counts `bytes` as in flight (law BOUNDED).
@@ -144,10 +151,11 @@ impl Shared {
         match self.meta.write(write.clone()) {
             Ok(WriteOutcome::Done { .. }) => Ok(true),
             Ok(WriteOutcome::Lost { .. } | WriteOutcome::NoLease { .. }) => Ok(false),
-            Err(MetaError::Unknown { cause }) => match resolve(&*self.meta, &write)? {
-                Resolved::Done { .. } | Resolved::Gone => Ok(true),
-                Resolved::Overtaken { .. } => Ok(false),
-                Resolved::NotDone { .. } => Err(MetaError::Unknown { cause }),
+            Err(MetaError::Unknown { cause }) => match resolve(&*self.meta, &write) {
+                Ok(Resolved::Done { .. } | Resolved::Gone) => Ok(true),
+                Ok(Resolved::Overtaken { .. }) => Ok(false),
+                // That a read was refused says nothing of the write.
+                Ok(Resolved::NotDone { .. }) | Err(_) => Err(MetaError::Unknown { cause }),
             },
             Err(refused) => Err(refused),
         }
@@ -199,6 +207,7 @@ impl Store {
             limits,
             incarnation: 0,
             in_flight_bytes: AtomicU64::new(0),
+            is_ended: AtomicBool::new(false),
         };
         shared.incarnation = next_incarnation(&shared)?;
         let shared = Arc::new(shared);
@@ -254,10 +263,9 @@ impl Store {
         let mut made = Vec::with_capacity(specs.len());
         for (index, chunk) in specs.chunks(thetis_meta::BATCH_WRITES_MAX).enumerate() {
             let start = first + (index * thetis_meta::BATCH_WRITES_MAX) as u64;
-            let mut writes = Vec::with_capacity(chunk.len());
-            for (spec, id) in chunk.iter().zip((start..).map(StreamId)) {
+            let record = |spec: &StreamSpec| {
                 assert!(spec.label.len() <= LABEL_BYTES_MAX, "label too long");
-                let record = StreamRecord {
+                StreamRecord {
                     lifecycle: Lifecycle::Active,
                     profile: spec.profile,
                     durability: spec.durability,
@@ -265,13 +273,27 @@ impl Store {
                     trim: Offset(0),
                     checkpoint: Head::default(),
                     label: spec.label.clone(),
-                };
-                writes.push(Write::put(stream_key(id), record.encode()));
-                made.push(recover(&self.shared, id, &record, None));
-            }
-            for outcome in self.shared.meta.batch(writes)? {
+                }
+            };
+            let records: Vec<(StreamId, StreamRecord)> =
+                (start..).map(StreamId).zip(chunk.iter().map(record)).collect();
+            let put = |(id, record): &(StreamId, StreamRecord)| {
+                Write::put(stream_key(*id), record.encode())
+            };
+            let outcomes = match self.shared.meta.batch(records.iter().map(put).collect()) {
+                Ok(outcomes) => outcomes,
+                Err(error) => {
+                    // What fails here is found by its label.
+                    made.iter().for_each(|stream: &Stream| drop(stream.delete()));
+                    return Err(error);
+                }
+            };
+            for outcome in outcomes {
                 assert!(outcome.done().is_some(), "an unconditional put was not done");
             }
+            made.extend(
+                records.iter().map(|(id, record)| recover(&self.shared, *id, record, None)),
+            );
         }
         let mut streams = self.streams.write();
         streams.extend(made.iter().map(|stream| (stream.id(), stream.clone())));
@@ -346,6 +368,13 @@ impl Store {
         stream.delete()?;
         self.streams.write().remove(&id);
         Ok(())
+    }
+
+    /// Ends every wait for more, now and later: the WAL was closed, so nothing more is committed.
+    pub fn end_waits(&self) {
+        self.shared.is_ended.store(true, Ordering::Release);
+        // Whoever made a listener and looked before that is told now.
+        self.streams.read().values().for_each(Stream::tell);
     }
 
     /// Streams that are not deleted.

@@ -73,6 +73,12 @@ pub enum Error {
         /// The entry.
         offset: Offset,
     },
+    /// The name belongs to a topic that Kafka clients write.
+    #[error("{name:?} is a topic of Kafka clients, which write it alone; use one")]
+    NotPlain {
+        /// The name.
+        name: String,
+    },
     /// The name belongs to a topic with several partitions.
     #[error("{name:?} has {partitions} partitions, so it is not one stream")]
     Partitioned {
@@ -109,7 +115,7 @@ pub enum Error {
         /// The end.
         end: Offset,
     },
-    /// A record of a reader cannot be understood.
+    /// A record of a reader, or of a [`crate::walrus::WalIndex`], cannot be understood.
     #[error("the record {key} cannot be read: {detail}")]
     ReaderRecord {
         /// Its key in metadata.
@@ -159,6 +165,7 @@ impl Error {
             | Error::ReaderName { .. }
             | Error::PastEnd { .. }
             | Error::Key { .. }
+            | Error::NotPlain { .. }
             | Error::Partitioned { .. } => ErrorKind::Invalid,
             Error::Trimmed { .. } => ErrorKind::Trimmed,
         }

@@ -48,7 +48,7 @@ pub use readers::{
     READER_BATCH_RECORDS_MAX, READER_NAME_BYTES_MAX, READERS_MAX, Reader, ReaderInfo, Saves,
 };
 pub use records::Record;
-pub use stream::{Appending, Follow, FollowAsync, Records, Stream};
+pub use stream::{Appending, Follow, FollowAsync, Records, Retention, Stream};
 pub use thetis_stream::{Fate, Session};
 pub use thetis_types::{
     AttemptId, Durability, Epoch, HeadVersion, Offset, OffsetRange, Outcome, Receipt,

@@ -32,13 +32,16 @@ use crate::stream::Stream;
 /// and can be given back, only after it was flushed, so this is not for ever.
 const NEVER: Duration = Duration::from_secs(10);
 
+/// The shortest time between two flushes that nobody asks for.
+const FLUSH_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 /// When appended bytes are flushed to the device, in the words of logs with flush schedules. A
 /// stream may still choose its own [`Durability`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// Before each append returns; appends under way at once share one flush. Level `disk`.
     Each,
-    /// Together, this often, for the whole directory: an append returns when the operating system
+    /// Together, this often (1 ms at least), for the whole directory: an append returns when the operating system
     /// has it, and a loss of power takes at most what is younger. Level `os`.
     Every(Duration),
     /// For no append's sake: in the background every 10 s, so that full files can be given back, and
@@ -64,7 +67,7 @@ impl Options {
     pub fn flush(mut self, flush: Flush) -> Options {
         let (durability, interval) = match flush {
             Flush::Each => (Durability::Disk, self.journal.os_flush_interval),
-            Flush::Every(interval) => (Durability::Os, interval),
+            Flush::Every(interval) => (Durability::Os, interval.max(FLUSH_INTERVAL_MIN)),
             Flush::Never => (Durability::Os, NEVER),
         };
         self.durability = durability;
@@ -148,7 +151,8 @@ impl Thetis {
     /// The stream of this name, created if it does not exist.
     ///
     /// # Errors
-    /// The name is not allowed, belongs to a topic of several partitions, or metadata failed.
+    /// The name is not allowed, belongs to a topic of Kafka clients or of several partitions, or
+    /// metadata failed.
     pub fn stream(&self, name: &str) -> Result<Stream, Error> {
         let topic = match self.catalog.get(name) {
             Some(topic) => topic,
@@ -165,8 +169,12 @@ impl Thetis {
                 }
             }
         };
+        // One protocol writes a topic: entries of another would be unreadable to its clients.
+        if topic.format != Format::Plain {
+            return Err(Error::NotPlain { name: name.to_owned() });
+        }
         match topic.partitions.as_slice() {
-            [only] => Ok(Stream::new(only.clone(), self.readers.clone())),
+            [only] => Ok(Stream::new(only.clone(), topic.id, &self.catalog, &self.readers)),
             _ => Err(Error::Partitioned {
                 name: name.to_owned(),
                 partitions: topic.partition_count(),
@@ -177,7 +185,7 @@ impl Thetis {
     /// The stream of this name, if it exists.
     ///
     /// # Errors
-    /// The name belongs to a topic of several partitions.
+    /// The name belongs to a topic of Kafka clients or of several partitions.
     pub fn find(&self, name: &str) -> Result<Option<Stream>, Error> {
         self.catalog.get(name).map(|topic| self.stream(&topic.name)).transpose()
     }
@@ -203,12 +211,14 @@ impl Thetis {
     }
 
     /// Gives back the space of what was trimmed or deleted, file by file, after trimming what all
-    /// readers have passed where [`Stream::trim_when_read`] says so.
+    /// readers have passed where [`Stream::trim_when_read`] says so, and what is older or more than
+    /// [`Stream::set_retention`] keeps.
     ///
     /// # Errors
     /// The disk or metadata failed; nothing that lives was touched, a later call goes on.
     pub fn reclaim(&self) -> Result<Reclaimed, Error> {
         self.readers.registry().trim_all()?;
+        self.catalog.retain_chosen();
         self.wal.reclaim().map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }
@@ -216,14 +226,18 @@ impl Thetis {
     }
 
     /// Makes everything safe at `disk`, the positions of relaxed readers too, and lets go of the
-    /// journal. Appends through remaining clones and streams are refused; the directory can be
-    /// opened again when the last of them is dropped, because metadata is shared with them.
+    /// journal. Appends through remaining clones and streams are refused, and followers end; the
+    /// directory can be opened again when the last of them is dropped, because metadata is shared
+    /// with them.
     ///
     /// # Errors
     /// The last flush failed: what was acknowledged at a weaker level may not survive.
     pub fn close(self) -> Result<(), Error> {
-        self.readers.registry().save_all()?;
-        self.wal.close().map_err(|source| {
+        let saved = self.readers.registry().save_all();
+        let closed = self.wal.close();
+        self.catalog.store().end_waits();
+        saved?;
+        closed.map_err(|source| {
             let detail = source.to_string();
             Error::Directory { path: "journal".into(), source: std::io::Error::other(detail) }
         })

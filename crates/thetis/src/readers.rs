@@ -191,9 +191,10 @@ pub(crate) fn write(store: &Store, write: Write) -> Result<(), MetaError> {
     let write = write.with_token(store.entropy().next_u64() | 1);
     match store.meta().write(write.clone()) {
         Ok(_) => Ok(()),
-        Err(MetaError::Unknown { cause }) => match resolve(&**store.meta(), &write)? {
-            Resolved::Done { .. } | Resolved::Gone => Ok(()),
-            Resolved::NotDone { .. } | Resolved::Overtaken { .. } => {
+        Err(MetaError::Unknown { cause }) => match resolve(&**store.meta(), &write) {
+            Ok(Resolved::Done { .. } | Resolved::Gone) => Ok(()),
+            // That a read was refused says nothing of the write.
+            Ok(Resolved::NotDone { .. } | Resolved::Overtaken { .. }) | Err(_) => {
                 Err(MetaError::Unknown { cause })
             }
         },

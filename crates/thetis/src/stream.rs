@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use thetis_catalog::{Catalog, TopicId, config};
 use thetis_stream::{Append, Fate, Read, Session};
 use thetis_types::clock::Clock;
 use thetis_types::{AttemptId, Durability, Entry, Offset, OffsetRange, Receipt};
@@ -17,18 +18,34 @@ use crate::records::{self, Record};
 /// Bytes of payload fetched at a time while reading; a larger entry is fetched alone.
 const READ_BYTES: usize = 1 << 20;
 
+/// How much of a stream is kept; see [`Stream::set_retention`]. Nothing goes by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retention {
+    /// Records older than this go.
+    pub age: Option<Duration>,
+    /// The oldest records go while at least this many bytes remain without them.
+    pub bytes: Option<u64>,
+}
+
 /// A named stream. Clones are the same stream.
 #[derive(Clone)]
 pub struct Stream {
     inner: thetis_stream::Stream,
     clock: Arc<dyn Clock>,
     readers: Arc<Readers>,
+    catalog: Arc<Catalog>,
+    topic: TopicId,
 }
 
 impl Stream {
-    pub(crate) fn new(inner: thetis_stream::Stream, readers: Arc<Readers>) -> Stream {
-        let clock = readers.registry().store().clock().clone();
-        Stream { inner, clock, readers }
+    pub(crate) fn new(
+        inner: thetis_stream::Stream,
+        topic: TopicId,
+        catalog: &Arc<Catalog>,
+        readers: &Arc<Readers>,
+    ) -> Stream {
+        let clock = catalog.store().clock().clone();
+        Stream { inner, clock, readers: readers.clone(), catalog: catalog.clone(), topic }
     }
 
     pub(crate) fn inner(&self) -> &thetis_stream::Stream {
@@ -149,7 +166,7 @@ impl Stream {
     }
 
     /// The records from `from` on, waiting for new ones at the end. Ends only when the stream is
-    /// sealed or deleted.
+    /// sealed or deleted, or the directory closed ([`Thetis::close`](crate::Thetis::close)).
     ///
     /// # Errors
     /// As [`Stream::read`].
@@ -303,12 +320,36 @@ impl Stream {
     }
 
     /// From the next append on, what an acknowledged record survives; `None` takes the default of
-    /// the directory. Remembered.
+    /// the directory. Remembered as the topic's configuration `thetis.durability`, where every
+    /// front shows it.
     ///
     /// # Errors
-    /// Metadata failed: call again.
+    /// The stream was deleted, or metadata failed: call again.
     pub fn set_durability(&self, durability: Option<Durability>) -> Result<(), Error> {
-        Ok(self.inner.set_durability(durability)?)
+        let value = durability.map(Durability::name);
+        self.catalog.change_configs(self.topic, &[(config::DURABILITY, value)])?;
+        Ok(())
+    }
+
+    /// From now on, how long and how much is kept, whoever has read it. Applied by
+    /// [`Thetis::reclaim`](crate::Thetis::reclaim), to the precision of whole batches. Remembered as the
+    /// topic's configuration (`retention.ms`, `retention.bytes`), where every front shows it.
+    ///
+    /// A stream that was never told keeps everything as far as this library goes; a server applies its
+    /// own defaults to it.
+    ///
+    /// # Errors
+    /// The stream was deleted, or metadata failed: call again.
+    pub fn set_retention(&self, retention: Retention) -> Result<(), Error> {
+        let number = |limit: Option<i64>| limit.unwrap_or(-1).to_string();
+        let age_ms = number(retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(-1)));
+        let bytes = number(retention.bytes.map(|bytes| i64::try_from(bytes).unwrap_or(-1)));
+        let changes = [
+            (config::RETENTION_MS, Some(age_ms.as_str())),
+            (config::RETENTION_BYTES, Some(bytes.as_str())),
+        ];
+        self.catalog.change_configs(self.topic, &changes)?;
+        Ok(())
     }
 }
 
@@ -428,7 +469,8 @@ pub struct FollowAsync {
 }
 
 impl FollowAsync {
-    /// The next record; `None` once the stream is sealed or deleted and everything was read.
+    /// The next record; `None` once the stream is sealed or deleted, or the directory closed, and
+    /// everything was read.
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Record, Error>> {

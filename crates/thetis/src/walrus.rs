@@ -21,7 +21,7 @@
 //! # fn main() -> std::io::Result<()> {
 //! # let dir = tempfile::tempdir()?;
 //! let wal = Walrus::builder()
-//!     .data_dir(dir.path().to_path_buf())
+//!     .data_dir(dir.path().into())
 //!     .consistency(ReadConsistency::AtLeastOnce { persist_every: 100 })
 //!     .fsync_schedule(FsyncSchedule::SyncEach)
 //!     .build()?;
@@ -33,6 +33,8 @@
 //! ```
 
 mod clean;
+mod index;
+mod place;
 mod settings;
 mod topic;
 
@@ -42,9 +44,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use thetis_types::ErrorKind;
 use thetis_types::limits::ENTRY_BYTES_MAX;
-use thetis_types::{ErrorKind, Offset};
 
+pub use index::{BlockPos, WalIndex};
+pub use place::PREFIX_META_SIZE;
 pub use settings::{FsyncSchedule, ReadConsistency, WalrusBuilder};
 use topic::Topic;
 
@@ -140,13 +144,13 @@ impl Walrus {
     /// Appends one entry; it is read from then on. Creates the topic.
     ///
     /// # Errors
-    /// `InvalidInput` for a name that is not allowed or an entry over 1 GiB: nothing was appended.
+    /// `InvalidInput` for a name that is not allowed or an entry over 1 GiB, 4 bytes counted beside
+    /// it: nothing was appended.
     /// Otherwise the disk failed or is full; the error within ([`crate::Error::outcome`]) says
     /// whether the entry may be there.
     pub fn append_for_topic(&self, topic: &str, raw_bytes: &[u8]) -> io::Result<()> {
-        check_size(raw_bytes.len())?;
-        self.made(topic)?.stream.append(raw_bytes).map_err(to_io)?;
-        Ok(())
+        // With its length, like those of a batch: `place` counts on it.
+        self.batch_append_for_topic(topic, &[raw_bytes])
     }
 
     /// Appends several entries, all or none of which are read, after a crash too. An empty batch
@@ -182,10 +186,12 @@ impl Walrus {
     /// The next entries of a topic, of at most `max_bytes` bytes in all, but at least one if there
     /// is one, and at most 2000. With `checkpoint` the cursor moves past them.
     ///
-    /// With `start_offset` the cursor is neither asked nor moved. Differs: there it is a byte
-    /// offset in the topic's files, 256 bytes counted for the header of each entry; here it is the
-    /// number of an entry, the first ever appended to the topic being 0. An offset of 0 begins at the
-    /// first entry that is kept, one at or past the end gives nothing.
+    /// With `start_offset` the cursor is neither asked nor moved. It is a byte position in the
+    /// topic, [`PREFIX_META_SIZE`] counted beside each entry, and reading begins with the entry that
+    /// has that byte, whole. One at or past the end gives nothing, 0 begins at the first entry that
+    /// is kept, consumed or not. Differs: positions are counted from the first entry ever appended, so that of an
+    /// entry never changes, also when others are given back and after a restart; the first entry is
+    /// never cut off, and small ones are not passed over.
     ///
     /// # Errors
     /// As [`Walrus::read_next`]; also `InvalidInput` for a `start_offset` above 0 whose entry was
@@ -201,7 +207,7 @@ impl Walrus {
             return self.read(topic, max_bytes, BATCH_READ_ENTRIES_MAX, checkpoint);
         };
         let Some(topic) = self.found(topic)? else { return Ok(Vec::new()) };
-        let from = if at == 0 { topic.stream.start() } else { Offset(at) };
+        let Some(from) = place::entry_at(&topic.stream, at)? else { return Ok(Vec::new()) };
         let mut entries = Vec::new();
         let mut left = max_bytes;
         for record in topic.stream.read(from).map_err(to_io)?.take(BATCH_READ_ENTRIES_MAX) {
@@ -228,12 +234,15 @@ impl Walrus {
         names.map(|name| (name.clone(), self.get_topic_entry_count(&name))).collect()
     }
 
-    /// Bytes a topic keeps. Differs: of entries alone, with 4 bytes beside each entry of a batch;
-    /// there a header of 256 bytes is counted for each. Zero if it cannot be told.
+    /// Bytes a topic keeps, [`PREFIX_META_SIZE`] counted beside each entry, to the precision of
+    /// whole batches. Zero if it cannot be told.
     #[must_use]
     pub fn get_topic_size(&self, topic: &str) -> u64 {
-        let found = self.found(topic).ok().flatten();
-        found.and_then(|topic| topic.stream.size_bytes().ok()).unwrap_or(0)
+        let kept = |topic: Arc<Topic>| {
+            let entries = topic.stream.end().since(topic.stream.start());
+            Some(place::measure(topic.stream.size_bytes().ok()?, entries))
+        };
+        self.found(topic).ok().flatten().and_then(kept).unwrap_or(0)
     }
 
     /// All topics, in order. Not in the engine.

@@ -50,7 +50,7 @@ fn two_directories_live_side_by_side_in_one_process() {
     thread::scope(|scope| {
         for (dir, word) in [(&one, "one"), (&two, "two")] {
             scope.spawn(move || {
-                for round in 0..100_u64 {
+                for round in 0..12_u64 {
                     let thetis = Thetis::open(dir.path()).unwrap();
                     let stream = thetis.stream("orders").unwrap();
                     assert_eq!(stream.end(), Offset(round));
@@ -62,7 +62,7 @@ fn two_directories_live_side_by_side_in_one_process() {
     });
     for (dir, word) in [(&one, "one"), (&two, "two")] {
         let stream = Thetis::open(dir.path()).unwrap().stream("orders").unwrap();
-        assert_eq!(all(&stream), vec![word.as_bytes().to_vec(); 100]);
+        assert_eq!(all(&stream), vec![word.as_bytes().to_vec(); 12]);
     }
 }
 
@@ -135,28 +135,6 @@ fn after_a_crash_a_batch_is_whole_or_absent() {
         }
     });
     assert_eq!(stream.end(), Offset(120 * BATCH));
-}
-
-/// The figure is printed, not judged: allocators and kernels differ.
-#[test]
-fn an_idle_stream_costs_memory_that_is_told() {
-    const STREAMS: u64 = 2_000;
-    let dir = tempfile::tempdir().unwrap();
-    let thetis = Thetis::open(dir.path()).unwrap();
-    let before = resident_bytes();
-    let streams: Vec<Stream> =
-        (0..STREAMS).map(|index| thetis.stream(&format!("idle-{index}")).unwrap()).collect();
-    assert_eq!(thetis.names().len() as u64, STREAMS);
-    if let (Some(before), Some(after)) = (before, resident_bytes()) {
-        println!("{} bytes for each idle stream", after.saturating_sub(before) / STREAMS);
-    }
-    assert!(streams.iter().all(|stream| stream.end() == Offset(0)));
-}
-
-fn resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1_024)
 }
 
 /// The examples are what people copy, so they say what their text promises. Cargo builds them

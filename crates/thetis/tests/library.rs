@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use thetis::{
-    AttemptId, Durability, Error, Fate, Offset, OffsetRange, Options, Outcome, Record, Stream,
-    Thetis,
+    AttemptId, Durability, Error, Fate, Offset, OffsetRange, Options, Outcome,
+    READER_BATCH_RECORDS_MAX, Record, Stream, Thetis,
 };
+use thetis_catalog::{Format, TopicSpec};
 use thetis_types::ErrorKind;
 
 fn values(records: impl IntoIterator<Item = Result<Record, Error>>) -> Vec<String> {
@@ -177,9 +178,16 @@ fn each_durability_is_given_and_remembered() {
     for level in Durability::ALL {
         let stream = thetis.stream(level.name()).unwrap();
         assert_eq!(stream.durability(), level);
+        // It is the topic's configuration, where every front shows it.
+        let said = || thetis.catalog().get(level.name()).unwrap().configs().durability();
+        assert_eq!(said(), Some(level));
         assert_eq!(all(&stream), ["x"], "closing makes everything safe");
         stream.set_durability(None).unwrap();
         assert_eq!(stream.durability(), Durability::Disk, "this opening's default");
+        assert_eq!(said(), None);
+        thetis.delete(level.name()).unwrap();
+        let gone = stream.set_durability(Some(level)).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
     }
 }
 
@@ -266,4 +274,67 @@ fn what_cannot_be_appended_or_named_is_refused() {
     let file = dir.path().join("file");
     std::fs::write(&file, "not a directory").unwrap();
     assert!(Thetis::open(&file).is_err());
+}
+
+/// What other engines limit to 2000 entries, 216 bytes of name, or entries that are not empty.
+#[test]
+fn what_has_no_limit_elsewhere_has_none_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "n".repeat(249);
+    let reader_name = "r".repeat(249);
+    for opening in 0..2 {
+        let thetis = Thetis::open(dir.path()).unwrap();
+        let stream = thetis.stream(&name).unwrap();
+        if opening == 0 {
+            let receipt = stream.append_batch(vec![""; 100_000]).unwrap();
+            assert_eq!(receipt.range, OffsetRange::new(Offset(0), Offset(100_000)));
+            stream.append("").unwrap();
+            stream.append([0_u8, 255, b'\n', 0]).unwrap();
+            let records = stream.reader(&reader_name).unwrap().read_batch(1).unwrap();
+            assert_eq!(records.len(), READER_BATCH_RECORDS_MAX, "empty records have no bytes");
+        }
+        let reader = stream.reader(&reader_name).unwrap();
+        assert_eq!(reader.unread(), 100_002 - READER_BATCH_RECORDS_MAX as u64);
+        let last = stream.read(Offset(100_000)).unwrap().map(|it| it.unwrap().value);
+        assert_eq!(last.collect::<Vec<_>>(), [&b""[..], &[0, 255, b'\n', 0]]);
+        assert_eq!(stream.read(Offset(0)).unwrap().count(), 100_002);
+    }
+}
+
+/// Readers that look all the time, while batches of seven are appended.
+#[test]
+fn a_batch_is_seen_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let thetis = Thetis::open(dir.path()).unwrap();
+    for level in Durability::ALL {
+        let stream = thetis.stream(level.name()).unwrap();
+        stream.set_durability(Some(level)).unwrap();
+        thread::scope(|scope| {
+            let appends = scope.spawn(|| {
+                for _ in 0..40 {
+                    stream.append_batch(["x"; 7]).unwrap();
+                }
+            });
+            while !appends.is_finished() {
+                assert_eq!(stream.end().0 % 7, 0);
+                assert_eq!(all(&stream).len() % 7, 0);
+            }
+        });
+        assert_eq!(stream.end(), Offset(280));
+    }
+}
+
+/// Plain entries in a topic of Kafka clients would be unreadable to them, and take offsets of theirs.
+#[test]
+fn a_topic_of_kafka_clients_is_theirs_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let thetis = Thetis::open(dir.path()).unwrap();
+    for (name, format, partitions) in
+        [("kafka", Format::Kafka, 1), ("both", Format::Kafka, 3), ("wide", Format::Plain, 3)]
+    {
+        let spec = TopicSpec { name: name.into(), partitions, format, configs: [].into() };
+        thetis.catalog().create(spec).unwrap();
+        assert_eq!(thetis.stream(name).err().unwrap().kind(), ErrorKind::Invalid, "{name}");
+        assert_eq!(thetis.find(name).err().unwrap().kind(), ErrorKind::Invalid, "{name}");
+    }
 }

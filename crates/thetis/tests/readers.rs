@@ -1,12 +1,15 @@
 //! Named readers as an application uses them: what is handed out, what survives, what is trimmed.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use thetis::{
-    Durability, Error, Flush, Offset, Options, READERS_MAX, Saves, Stream, Thetis, keyed_dir,
+    Durability, Error, Flush, Offset, Options, READERS_MAX, Retention, Saves, Stream, Thetis,
+    keyed_dir,
 };
 use thetis_meta::{Key, Write};
 
@@ -17,12 +20,12 @@ mod example;
 fn open(dir: &TempDir) -> Thetis {
     let mut options = Options { durability: Durability::Os, ..Options::default() };
     options.journal.file_bytes = 1 << 20;
-    Thetis::open_with(dir.path(), options).expect("the directory opens").0
+    Thetis::open_with(dir.path(), options).unwrap().0
 }
 
 fn filled(thetis: &Thetis, count: u32) -> Stream {
-    let stream = thetis.stream("orders").expect("the stream is made");
-    stream.append_batch((0..count).map(|n| format!("order {n}"))).expect("the batch is appended");
+    let stream = thetis.stream("orders").unwrap();
+    stream.append_batch((0..count).map(|n| format!("order {n}"))).unwrap();
     stream
 }
 
@@ -181,6 +184,87 @@ fn only_what_all_readers_have_durably_passed_is_trimmed_and_space_comes_back() {
     assert_eq!(stream.start(), Offset(80));
     assert!(thetis.journal().stats().file_bytes < before);
     assert_eq!(stream.size_bytes().unwrap(), 0);
+}
+
+/// Bytes of the journal as the file system counts them.
+fn disk_bytes(dir: &TempDir) -> u64 {
+    let files = std::fs::read_dir(dir.path().join("journal")).unwrap();
+    // A file may be gone by now.
+    let blocks =
+        |file: std::io::Result<std::fs::DirEntry>| Some(file.ok()?.metadata().ok()?.blocks());
+    files.filter_map(blocks).sum::<u64>() * 512
+}
+
+/// Reclaims until the journal takes less than `bytes`. Full files are sealed by a thread meanwhile; a
+/// minute is plenty.
+fn reclaim_to(thetis: &Thetis, dir: &TempDir, bytes: u64) {
+    let is_done = || {
+        thetis.reclaim().unwrap();
+        thread::sleep(Duration::from_millis(10));
+        disk_bytes(dir) < bytes
+    };
+    assert!((0..6_000).any(|_| is_done()), "{} bytes are not given back", disk_bytes(dir));
+}
+
+#[test]
+fn the_disk_has_its_space_back_across_restarts() {
+    const MIB: u64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let value = vec![7; 100_000];
+    {
+        let stream = open(&dir).stream("s").unwrap();
+        for _ in 0..240 {
+            stream.append(&value).unwrap();
+        }
+        stream.trim_when_read(true).unwrap();
+        let reader = stream.reader("r").unwrap();
+        (0..120).for_each(|_| drop(reader.read_next().unwrap().unwrap()));
+    }
+    assert!(disk_bytes(&dir) > 22 * MIB);
+    {
+        let thetis = open(&dir);
+        reclaim_to(&thetis, &dir, 18 * MIB);
+        let reader = thetis.stream("s").unwrap().reader("r").unwrap();
+        (0..120).for_each(|_| drop(reader.read_next().unwrap().unwrap()));
+    }
+    let thetis = open(&dir);
+    reclaim_to(&thetis, &dir, 7 * MIB);
+    assert_eq!(thetis.stream("s").unwrap().start(), Offset(240));
+}
+
+#[test]
+fn retention_is_the_streams_own_and_gives_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let value = vec![7; 100_000];
+    {
+        let thetis = open(&dir);
+        for name in ["kept", "by bytes", "by age"] {
+            let stream = thetis.stream(name).unwrap();
+            for _ in 0..60 {
+                stream.append(&value).unwrap();
+            }
+        }
+        thetis.reclaim().unwrap();
+        let bytes = Retention { bytes: Some(1_000_000), ..Retention::default() };
+        thetis.stream("by bytes").unwrap().set_retention(bytes).unwrap();
+        thetis.delete("kept").unwrap();
+    }
+    let thetis = open(&dir);
+    // Some other stream's age is not this one's.
+    let age = Retention { age: Some(Duration::from_secs(3_600)), ..Retention::default() };
+    let by_age = thetis.stream("by age").unwrap();
+    by_age.set_retention(age).unwrap();
+    reclaim_to(&thetis, &dir, 13 << 20);
+    assert_eq!(thetis.stream("by bytes").unwrap().start(), Offset(50));
+    assert_eq!(by_age.start(), Offset(0), "it is not an hour old");
+    by_age.set_retention(Retention { age: Some(Duration::ZERO), bytes: None }).unwrap();
+    let topic = thetis.catalog().get("by age").unwrap();
+    assert_eq!(topic.configs().get("retention.ms"), "0");
+    reclaim_to(&thetis, &dir, 8 << 20);
+    by_age.set_retention(Retention::default()).unwrap();
+    let end = by_age.append("stays").unwrap().range.start;
+    thetis.reclaim().unwrap();
+    assert_eq!(by_age.start(), end);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Programs written against the Walrus engine's documented API: they compile with another import and
-//! behave as documented. What the engine is known to get wrong is in `walrus/probes.rs`.
+//! behave as documented. What the engine is known to get wrong is in `walrus_losses.rs`.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -7,19 +7,17 @@ use std::path::Path;
 use std::thread;
 
 use thetis::walrus::{
-    Entry, FsyncSchedule, ReadConsistency, Walrus, WalrusBuilder, disable_fd_backend,
-    enable_fd_backend, topic_entry_count, topic_entry_counts,
+    Entry, FsyncSchedule, PREFIX_META_SIZE, ReadConsistency, Walrus, WalrusBuilder,
+    disable_fd_backend, enable_fd_backend, topic_entry_count, topic_entry_counts,
 };
-
-#[path = "walrus/probes.rs"]
-mod probes;
+use thetis_catalog::{Format, TopicSpec};
 
 fn open(dir: &Path) -> Walrus {
     builder(dir).build().expect("the directory opens")
 }
 
 fn builder(dir: &Path) -> WalrusBuilder {
-    Walrus::builder().data_dir(dir).fsync_schedule(FsyncSchedule::NoFsync)
+    Walrus::builder().data_dir(dir.into()).fsync_schedule(FsyncSchedule::NoFsync)
 }
 
 fn at_least_once(persist_every: u32) -> ReadConsistency {
@@ -63,21 +61,48 @@ fn batch_reads_keep_to_bytes_and_entries() {
     assert!(wal.batch_read_for_topic("t", 1, true, None).unwrap().is_empty());
 }
 
+/// A program that keeps its own place, as a sum of what entries take. Its places hold when earlier
+/// entries are consumed and given back, and after a restart.
 #[test]
-fn a_stateless_read_moves_nothing() {
+fn a_stateless_read_goes_on_where_the_last_one_ended() {
     let dir = tempfile::tempdir().unwrap();
-    let wal = open(dir.path());
-    for part in [&b"aaaaaa"[..], b"bbbbbb", &[1; 500], b"cccccc"] {
-        wal.append_for_topic("t", part).unwrap();
+    let entry = |n: usize| vec![n.to_le_bytes()[0]; n % 7];
+    let place = |n: usize| (0..n).map(|n| (PREFIX_META_SIZE + entry(n).len()) as u64).sum::<u64>();
+    let mut wal = open(dir.path());
+    for n in 0..60 {
+        match n % 4 {
+            0 => wal.append_for_topic("t", &entry(n)).unwrap(),
+            1 => {
+                let batch = [entry(n), entry(n + 1), entry(n + 2)];
+                wal.batch_append_for_topic("t", &batch.each_ref().map(|it| &it[..])).unwrap();
+            }
+            _ => {}
+        }
     }
-    let lengths = |at| -> Vec<usize> {
-        let entries = wal.batch_read_for_topic("t", usize::MAX, true, Some(at)).unwrap();
-        entries.iter().map(|entry| entry.data.len()).collect()
-    };
-    assert_eq!(lengths(0), [6, 6, 500, 6]);
-    assert_eq!(lengths(2), [500, 6]);
-    assert!(lengths(9).is_empty());
-    assert_eq!(wal.get_topic_entry_count("t"), 4);
+    for consumed in [0, 18, 35] {
+        let mut at = place(consumed);
+        for n in consumed..60 {
+            assert_eq!(at, place(n));
+            let read = wal.batch_read_for_topic("t", 0, true, Some(at)).unwrap();
+            let read = &read.first().unwrap_or_else(|| panic!("nothing at {at}")).data;
+            assert_eq!(*read, entry(n));
+            at += (PREFIX_META_SIZE + read.len()) as u64;
+        }
+        assert!(wal.batch_read_for_topic("t", 0, true, Some(at)).unwrap().is_empty());
+        assert_eq!(wal.get_topic_entry_count("t"), 60 - consumed as u64);
+        if consumed > 0 {
+            let gone = wal.batch_read_for_topic("t", 0, true, Some(place(consumed) - 1));
+            assert_eq!(gone.unwrap_err().kind(), ErrorKind::InvalidInput);
+            let first = wal.batch_read_for_topic("t", 0, true, Some(0)).unwrap();
+            assert_eq!(first[0].data, entry(consumed), "from the first that is kept");
+        }
+        // 18 is inside a batch.
+        let next = if consumed == 0 { 18 } else { 17 };
+        (0..next).for_each(|_| drop(wal.read_next("t", true).unwrap().unwrap()));
+        wal.thetis().reclaim().unwrap();
+        drop(wal);
+        wal = open(dir.path());
+    }
     assert!(wal.batch_read_for_topic("none", 10, true, Some(0)).unwrap().is_empty());
 }
 
@@ -155,6 +180,41 @@ fn topics_are_listed_and_deleted() {
     assert!(wal.read_next("a", true).unwrap().is_none());
     wal.append_for_topic("a", b"2").unwrap();
     assert_eq!(drain(&wal, "a"), [b"2"]);
+}
+
+#[test]
+fn thousands_of_topics_are_counted_and_read() {
+    const TOPICS: usize = 5_000;
+    let dir = tempfile::tempdir().unwrap();
+    let name = |n: usize| format!("topic {n:04}");
+    {
+        let wal = open(dir.path());
+        // Made together: each by itself costs a flush of metadata.
+        let spec = |n| TopicSpec {
+            name: name(n),
+            partitions: 1,
+            format: Format::Plain,
+            configs: [].into(),
+        };
+        let made = wal.thetis().catalog().create_all((0..TOPICS).map(spec).collect());
+        assert!(made.iter().all(Result::is_ok));
+        for round in 0..3 {
+            for n in 0..TOPICS {
+                // In an order of its own.
+                let n = n * 2_777 % TOPICS;
+                wal.append_for_topic(&name(n), format!("{n} {round}").as_bytes()).unwrap();
+            }
+        }
+    }
+    let wal = open(dir.path());
+    let counts = wal.get_topic_entry_counts();
+    assert_eq!(counts.len(), TOPICS);
+    assert_eq!(counts.values().sum::<u64>(), 3 * TOPICS as u64);
+    for n in (0..TOPICS).step_by(97) {
+        let entries = wal.batch_read_for_topic(&name(n), usize::MAX, false, None).unwrap();
+        let texts: Vec<_> = (0..3).map(|round| format!("{n} {round}").into_bytes()).collect();
+        assert_eq!(entries.into_iter().map(|entry| entry.data).collect::<Vec<_>>(), texts);
+    }
 }
 
 #[test]

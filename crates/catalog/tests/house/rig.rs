@@ -4,6 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,7 +30,11 @@ impl Rig {
     pub(crate) fn new() -> Rig {
         let clock = Arc::new(ManualClock::default());
         let store = MemoryStore::new(clock.clone());
-        let meta = Arc::new(FaultyMeta { store, fault: Mutex::new(None) });
+        let meta = Arc::new(FaultyMeta {
+            store,
+            fault: Mutex::new(None),
+            is_down: AtomicBool::new(false),
+        });
         Rig { wal: MemoryWal::default(), meta, clock, opened: Mutex::new(0) }
     }
 
@@ -67,6 +72,8 @@ fn append_payload(stream: &Stream, max_timestamp: i64, payload: Bytes) -> Receip
 #[derive(Clone, Copy)]
 enum Fault {
     RefusePuts,
+    /// From the first put that is struck on, every put is refused, whatever its key.
+    RefusePutsFromThen,
     /// Writes are performed and their answers lost; the reads that would tell are refused.
     LoseAnswers,
 }
@@ -75,11 +82,16 @@ enum Fault {
 pub(crate) struct FaultyMeta {
     store: MemoryStore,
     fault: Mutex<Option<(&'static str, Fault)>>,
+    is_down: AtomicBool,
 }
 
 impl FaultyMeta {
     pub(crate) fn refuse_puts_under(&self, word: &'static str) {
         *self.fault.lock() = Some((word, Fault::RefusePuts));
+    }
+
+    pub(crate) fn refuse_all_puts_from(&self, word: &'static str) {
+        *self.fault.lock() = Some((word, Fault::RefusePutsFromThen));
     }
 
     pub(crate) fn lose_answers_under(&self, word: &'static str) {
@@ -88,6 +100,7 @@ impl FaultyMeta {
 
     pub(crate) fn heal(&self) {
         *self.fault.lock() = None;
+        self.is_down.store(false, Ordering::Relaxed);
     }
 
     fn strikes(&self, key: &Key) -> Option<Fault> {
@@ -113,9 +126,17 @@ impl MetaStore for FaultyMeta {
     }
 
     fn batch(&self, writes: Vec<Write>) -> Result<Vec<WriteOutcome>, MetaError> {
+        let puts = || writes.iter().any(|write| matches!(write.change, Change::Put { .. }));
+        if self.is_down.load(Ordering::Relaxed) && puts() {
+            return Err(Refusal::Unavailable { cause: cause() }.into());
+        }
         let struck = writes.iter().find_map(|write| Some((write, self.strikes(&write.key)?)));
         match struck {
             Some((write, Fault::RefusePuts)) if matches!(write.change, Change::Put { .. }) => {
+                Err(Refusal::Unavailable { cause: cause() }.into())
+            }
+            Some((_, Fault::RefusePutsFromThen)) if puts() => {
+                self.is_down.store(true, Ordering::Relaxed);
                 Err(Refusal::Unavailable { cause: cause() }.into())
             }
             Some((_, Fault::LoseAnswers)) => {

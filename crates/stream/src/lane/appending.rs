@@ -122,12 +122,17 @@ impl Appending {
         self.step = Step::Called(slot.clone());
         let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
         let then = move |result: Result<(), FlushError>| {
-            lane.settle(at, level, result.as_ref());
-            // Before the answer: whoever gets it may drop the last handle of the store and open its
-            // directory again, which this one would still hold.
+            let (_, advances) = lane.settle_quietly(at, level, result.as_ref());
+            let moved = lane.moved.clone();
+            // Before anyone is told, who waits for the answer or follows the stream: they may drop
+            // the last handle of the store and open its directory again, which this one would
+            // still hold.
             drop(lane);
             *answer_to.answer.lock() = Some(result);
             answer_to.answered.notify(usize::MAX);
+            if advances {
+                moved.notify(usize::MAX);
+            }
         };
         self.lane.shared.wal.when(self.at, self.level, Box::new(then));
         slot
@@ -181,7 +186,7 @@ mod tests {
     use bytes::Bytes;
     use thetis_meta::MemoryStore;
     use thetis_types::clock::{ManualClock, SeededEntropy};
-    use thetis_types::{Entry, EntryFormat, StreamId};
+    use thetis_types::{Entry, EntryFormat, Offset, StreamId};
     use thetis_wal::memory::MemoryWal;
     use thetis_wal::{AppendError, Log, Reclaimed, RecoveredStream, Then, Wal};
 
@@ -233,8 +238,9 @@ mod tests {
         }
     }
 
+    /// Whoever waits for the answer, and whoever follows the stream.
     #[test]
-    fn whoever_is_answered_holds_the_last_handle() {
+    fn whoever_is_told_holds_the_last_handle() {
         let wal = Arc::new(LateWal::default());
         let clock = Arc::new(ManualClock::default());
         let meta = Arc::new(MemoryStore::new(clock.clone()));
@@ -245,15 +251,23 @@ mod tests {
         let payload = Bytes::from_static(b"record");
         let entry =
             Entry { record_count: 1, max_timestamp: -1, format: EntryFormat::Record, payload };
-        let count = Arc::new(Count::default());
+        let (count, followed) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let appending = stream.append(&Append::of(entry)).expect("is placed");
         let held = Arc::strong_count(&appending.lane);
-        count.lane.set(Arc::downgrade(&appending.lane)).expect("set once");
+        for count in [&count, &followed] {
+            count.lane.set(Arc::downgrade(&appending.lane)).expect("set once");
+        }
+        let mut following = Box::pin(stream.wait_beyond(Offset(0)));
+        let waker = Waker::from(followed.clone());
+        assert!(following.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         let mut committed = appending.into_future();
         let waker = Waker::from(count.clone());
         assert!(committed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         let then = wal.late.lock().take().expect("asked to call back");
         thread::spawn(move || then(Ok(()))).join().expect("the callback runs");
-        assert_eq!(count.seen.load(Ordering::Acquire), held, "the callback let go before it told");
+        for count in [count, followed] {
+            let seen = count.seen.load(Ordering::Acquire);
+            assert_eq!(seen, held, "the callback let go before it told");
+        }
     }
 }

@@ -221,10 +221,6 @@ impl Registry {
         Ok(Registry { store, sets: Mutex::new(sets) })
     }
 
-    pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
     /// The readers of a stream.
     pub(crate) fn of(&self, stream: &Stream) -> Arc<ReaderSet> {
         let new = || {

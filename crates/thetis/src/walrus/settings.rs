@@ -83,17 +83,23 @@ impl Default for WalrusBuilder {
 }
 
 impl WalrusBuilder {
+    /// The default settings.
+    #[must_use]
+    pub fn new() -> WalrusBuilder {
+        WalrusBuilder::default()
+    }
+
     /// The data directory, in place of `WALRUS_DATA_DIR`. With a key it holds the instance's
     /// directory; without one it is the instance's, and `WALRUS_INSTANCE_KEY` is not asked.
     #[must_use]
-    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> WalrusBuilder {
-        self.data_dir = Some(path.into());
+    pub fn data_dir(mut self, path: PathBuf) -> WalrusBuilder {
+        self.data_dir = Some(path);
         self
     }
 
     /// The key of the instance, in place of `WALRUS_INSTANCE_KEY`.
     #[must_use]
-    pub fn key(mut self, key: impl Into<String>) -> WalrusBuilder {
+    pub fn key(mut self, key: &str) -> WalrusBuilder {
         self.key = Some(key.into());
         self
     }
@@ -129,7 +135,10 @@ impl WalrusBuilder {
     }
 
     /// The instance's directory, given the environment.
-    fn directory(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
+    pub(super) fn directory(
+        &self,
+        env: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<PathBuf, Error> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let key = match (&self.key, &self.data_dir) {
             (Some(key), _) => Some(key.clone()),
@@ -159,13 +168,16 @@ mod tests {
             _ => None,
         };
         let none = |_: &str| None;
-        let new = WalrusBuilder::default;
+        let new = WalrusBuilder::new;
         let dir = |builder: WalrusBuilder| builder.directory(env).unwrap();
         assert_eq!(new().directory(none).unwrap(), PathBuf::from("wal_files"));
         assert_eq!(dir(new()), PathBuf::from("env/key-inst"));
         assert_eq!(dir(new().key("mine")), PathBuf::from("env/key-mine"));
-        assert_eq!(dir(new().data_dir("given")), PathBuf::from("given"));
-        assert_eq!(dir(new().data_dir("given").key("a/b")), PathBuf::from("given/key-a%2fb"));
+        assert_eq!(dir(new().data_dir("given".into())), PathBuf::from("given"));
+        assert_eq!(
+            dir(new().data_dir("given".into()).key("a/b")),
+            PathBuf::from("given/key-a%2fb")
+        );
     }
 
     #[test]

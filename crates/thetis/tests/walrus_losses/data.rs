@@ -1,30 +1,15 @@
-//! Programs under which the engine is known to lose, repeat or invent entries, each under the name
-//! of its probe. Here every one of them keeps what was acknowledged, once and in order.
+//! Rows about entries and cursors: what is appended is read, once, in order, by whom it belongs to.
 
 use std::io::ErrorKind;
 use std::thread;
 
-use thetis::walrus::{FsyncSchedule, ReadConsistency, Walrus};
+use thetis::walrus::{FsyncSchedule, Walrus};
 
-use super::{at_least_once, builder, drain, open};
+use super::{MIB, again, at_least_once, builder, drain, given, numbered, numbers, open};
 
-const MIB: usize = 1 << 20;
-
-/// Entry `n` of `bytes` bytes.
-fn numbered(n: usize, bytes: usize) -> Vec<u8> {
-    let mut entry = vec![b'.'; bytes];
-    entry[..8].copy_from_slice(&(n as u64).to_le_bytes());
-    entry
-}
-
-fn numbers(entries: &[Vec<u8>]) -> Vec<u64> {
-    let number = |entry: &Vec<u8>| entry.first_chunk().copied().map(u64::from_le_bytes);
-    entries.iter().map(|entry| number(entry).expect("numbered")).collect()
-}
-
-/// A cursor that is a place in a list of files is wrong once a file is gone.
+/// `idxshift`: strict reads of four fifths of a topic, the files of those given back, a restart.
 #[test]
-fn idxshift() {
+fn a_cursor_holds_when_files_before_it_are_given_back() {
     let dir = tempfile::tempdir().unwrap();
     {
         let often = FsyncSchedule::Milliseconds(1);
@@ -46,9 +31,9 @@ fn idxshift() {
     assert_eq!(numbers(&drain(&wal, "t")), (240..300).collect::<Vec<u64>>());
 }
 
-/// A peek counts as nothing.
+/// `peekdelete`: 150 peeks of batches behind a cursor, then reclaim and a restart.
 #[test]
-fn peekdelete() {
+fn peeks_give_nothing_back() {
     let dir = tempfile::tempdir().unwrap();
     {
         let wal = open(dir.path());
@@ -66,9 +51,9 @@ fn peekdelete() {
     assert_eq!(drain(&open(dir.path()), "t").len(), 91);
 }
 
-/// What one instance consumes is nothing to another.
+/// `twoinst`: two keyed instances in one process, one consumes everything and reclaims.
 #[test]
-fn twoinst() {
+fn what_one_instance_consumes_is_nothing_to_another() {
     let dir = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|key| builder(dir.path()).key(key).build().unwrap());
     for n in 0..100 {
@@ -83,9 +68,9 @@ fn twoinst() {
     assert_eq!(drain(&a, "t").len(), 100);
 }
 
-/// A refused append leaves nothing that hides what follows.
+/// `hole`: an append under a name of 300 bytes, then flushed appends to another topic, a restart.
 #[test]
-fn hole() {
+fn a_refused_name_hides_nothing_that_follows() {
     let dir = tempfile::tempdir().unwrap();
     {
         let each = FsyncSchedule::SyncEach;
@@ -101,9 +86,9 @@ fn hole() {
     assert_eq!(wal.list_topics(), ["t"]);
 }
 
-/// A first entry of any size hides nothing behind it.
+/// `bigfirst`: the first entry of a topic is over 10 MiB, then small ones, a restart.
 #[test]
-fn bigfirst() {
+fn a_large_first_entry_hides_nothing_behind_it() {
     let dir = tempfile::tempdir().unwrap();
     {
         let wal = open(dir.path());
@@ -118,9 +103,9 @@ fn bigfirst() {
     assert_eq!(drain(&wal, "u").len(), 10);
 }
 
-/// Zeroes in an entry are not the end of a file.
+/// `bigzero`: an entry of 25 MiB of zeroes, then another topic, a restart.
 #[test]
-fn bigzero() {
+fn zeroes_in_an_entry_are_not_the_end() {
     let dir = tempfile::tempdir().unwrap();
     {
         let wal = open(dir.path());
@@ -134,9 +119,9 @@ fn bigzero() {
     assert!(drain(&wal, "zero") == [vec![0; 25 * MIB]]);
 }
 
-/// Bytes inside an entry never become an entry: here the journal's own files are appended, whole.
+/// `inject`: a payload of 25 MiB made of whole entries of another topic, a restart.
 #[test]
-fn inject() {
+fn bytes_in_an_entry_never_become_an_entry() {
     let dir = tempfile::tempdir().unwrap();
     let file = {
         let wal = builder(&dir.path().join("forge")).build().unwrap();
@@ -160,9 +145,9 @@ fn inject() {
     assert_eq!(wal.list_topics(), ["carrier", "victim"]);
 }
 
-/// An entry that is refused for its size repeats nothing.
+/// `sealdup`: an append of over 1 GiB and a batch of as much, between small ones.
 #[test]
-fn sealdup() {
+fn an_entry_refused_for_its_size_repeats_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let wal = open(dir.path());
     for n in 0..3 {
@@ -177,9 +162,9 @@ fn sealdup() {
     assert_eq!(numbers(&drain(&wal, "t")), [0, 1, 2, 3]);
 }
 
-/// Threads that read one topic strictly get each entry once.
+/// `dupread`: four threads drain one topic strictly.
 #[test]
-fn dupread() {
+fn threads_that_share_a_topic_get_each_entry_once() {
     let dir = tempfile::tempdir().unwrap();
     let wal = open(dir.path());
     let entries: Vec<_> = (0..300).map(|n| numbered(n, 16)).collect();
@@ -193,9 +178,9 @@ fn dupread() {
     assert_eq!(seen, (0..300).collect::<Vec<u64>>());
 }
 
-/// Batch reads count for `persist_every`.
+/// `alo`: 928 of 1000 entries consumed by batch reads with `persist_every` 10, a restart.
 #[test]
-fn alo() {
+fn batch_reads_count_for_persist_every() {
     let dir = tempfile::tempdir().unwrap();
     let entries: Vec<_> = (0..1_000).map(|n| numbered(n, 16)).collect();
     let batch: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
@@ -211,9 +196,9 @@ fn alo() {
     assert_eq!(again.last(), Some(&999));
 }
 
-/// A name that is too long is refused, in a batch too, and the topic's neighbours go on.
+/// `longtopic`: batches under names of 250 and 249 bytes.
 #[test]
-fn longtopic() {
+fn a_batch_under_a_long_name_is_refused_and_poisons_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let wal = open(dir.path());
     let long = "n".repeat(250);
@@ -227,18 +212,16 @@ fn longtopic() {
     assert_eq!(drain(&wal, &fits), [b"x"]);
 }
 
-/// A full disk is an error, and what was acknowledged before it stays. Runs itself again on a file
-/// system of its own; where the system does not allow that, nothing is tested and it says so.
+/// `enospc`: flushed appends of 1 MiB onto a file system of 200 MB until three are refused.
+///
+/// Runs itself again on a file system of its own; where the system does not allow that, nothing is
+/// tested and it says so.
 #[test]
-fn enospc() {
-    const CHILD: &str = "WALRUS_TEST_SMALL_DISK";
-    if let Some(dir) = std::env::var_os(CHILD) {
-        let strict = ReadConsistency::StrictlyAtOnce;
+fn a_full_disk_is_an_error_and_keeps_what_was_acknowledged() {
+    const TEST: &str = "data::a_full_disk_is_an_error_and_keeps_what_was_acknowledged";
+    if let Some(dir) = given() {
         let each = FsyncSchedule::SyncEach;
-        let small = || {
-            let small = Walrus::builder().data_dir(&dir).consistency(strict);
-            small.fsync_schedule(each).build()
-        };
+        let small = || Walrus::builder().data_dir(dir.clone()).fsync_schedule(each).build();
         let wal = small().unwrap();
         let mut acknowledged = Vec::new();
         let mut refused = 0;
@@ -255,7 +238,7 @@ fn enospc() {
         assert!(acknowledged.len() < 200, "more than the disk holds");
         drop(wal);
         // Room to read: opening writes a little.
-        std::fs::remove_file(std::path::Path::new(&dir).join("ballast")).unwrap();
+        std::fs::remove_file(dir.join("ballast")).unwrap();
         let wal = small().unwrap();
         // An append that was answered with an error may be there; one that was acknowledged must.
         let read = numbers(&drain(&wal, "t"));
@@ -265,13 +248,16 @@ fn enospc() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=200m none \"$DISK\" 2>/dev/null || exit 77\n\
-        mkdir \"$DISK/data\" && head -c 16777216 /dev/zero > \"$DISK/data/ballast\" || exit 1\n\
-        WALRUS_TEST_SMALL_DISK=\"$DISK/data\" exec \"$TEST\" --exact probes::enospc --nocapture";
+    let script = "mount -t tmpfs -o size=200m none \"$1\" 2>/dev/null || exit 77\n\
+        mkdir \"$1/data\" && head -c 16777216 /dev/zero > \"$1/data/ballast\" || exit 1\n\
+        shift; exec \"$@\"";
+    let test = again(TEST, &dir.path().join("data"));
     let status = std::process::Command::new("unshare")
-        .args(["-rm", "sh", "-c", script])
-        .env("DISK", dir.path())
-        .env("TEST", std::env::current_exe().unwrap())
+        .args(["-rm", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(test.get_program())
+        .args(test.get_args())
+        .envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .status();
     match status.map(|status| status.code()) {
         Ok(Some(0)) => {}
