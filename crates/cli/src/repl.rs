@@ -20,6 +20,7 @@ use crate::config::value::{Address, Listen, Value};
 use crate::config::{Config, SettingFlags};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::socket::TlsArgs;
 use client::Client;
 use line::Typed;
 
@@ -45,6 +46,8 @@ pub(crate) struct ReplArgs {
     /// File whose first line is said with AUTH before anything else.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Runs until the input ends, `quit`, or an error.
@@ -53,7 +56,7 @@ pub(crate) fn run(config: Option<&Path>, args: &ReplArgs) -> Result<Exit, Failur
         Some(address) => address.clone(),
         None => configured(config)?,
     };
-    let mut client = Client::connect(&address)?;
+    let mut client = Client::connect(&address, args.tls.load()?.as_ref())?;
     if let Some(path) = &args.token_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::new(Exit::Usage, format!("could not read {}: {error}", path.display()))

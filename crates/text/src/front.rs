@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thetis_catalog::{Catalog, Format, Topic};
 use thetis_meta::MetaError;
+use thetis_net::tls::Tls;
 use thetis_stream::Stream;
 use thetis_types::{ErrorKind, StreamId};
 
@@ -21,6 +22,8 @@ pub struct Settings {
     pub address: String,
     /// What AUTH must say before anything else is answered; `None` lets everybody in.
     pub token: Option<String>,
+    /// The listener's certificate; without one nothing is encrypted.
+    pub tls: Option<Tls>,
     /// Connections at a time; more are closed at once.
     pub connections_max: usize,
     /// How long a connection may say nothing, unless it follows a topic.
@@ -32,6 +35,7 @@ impl Default for Settings {
         Settings {
             address: String::new(),
             token: None,
+            tls: None,
             connections_max: 10_000,
             connection_idle_max: Duration::from_secs(3_600),
         }

@@ -9,13 +9,14 @@ use serde_json::json;
 use thetis_catalog::{CatalogError, Format, TopicSpec};
 use thetis_meta::MetaError;
 use thetis_stream::{AppendError, Appending, Fate, ReadError, Stream, StreamError};
-use thetis_types::{AttemptId, Durability, ErrorKind, Offset, Outcome, Receipt};
+use thetis_types::{
+    AttemptId, BatchError, Durability, Entry, ErrorKind, Offset, Outcome, Receipt, SplitError,
+};
 
 use crate::command::{self, Append, Command, From, Read};
 use crate::cursor::{CURSORS_MAX, Cursor, TooMany};
 use crate::front::Front;
 use crate::queue::Handed;
-use crate::records::{self, SplitError};
 use crate::reply::Reply;
 use crate::wire::{REQUEST_BYTES_MAX, REQUEST_BYTES_MAX_FIRST};
 
@@ -79,6 +80,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
     Split(#[from] SplitError),
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -95,7 +98,7 @@ impl Error {
     fn kind(&self) -> ErrorKind {
         match self {
             Error::UnknownTopic { .. } | Error::UnknownCursor { .. } => ErrorKind::NotFound,
-            Error::Unserved { .. } | Error::PastEnd { .. } => ErrorKind::Invalid,
+            Error::Unserved { .. } | Error::PastEnd { .. } | Error::Batch(_) => ErrorKind::Invalid,
             Error::Differs { .. } => ErrorKind::Exists,
             Error::Trimmed { .. } => ErrorKind::Trimmed,
             Error::Append(error) => error.kind(),
@@ -199,8 +202,12 @@ impl Placed {
 fn place(front: &Front, append: &Append) -> Result<Appending, Error> {
     let stream = front.stream(&append.topic)?;
     let now_ms = front.catalog.store().clock().wall_ms();
+    let entry = match append.values.as_slice() {
+        [only] => Entry::of_record(only.clone(), now_ms),
+        several => Entry::of_records(several, now_ms)?,
+    };
     let mut appending = stream.append(&thetis_stream::Append {
-        entry: records::entry(&append.values, now_ms),
+        entry,
         expected: append.expected,
         session: append.session,
         attempt: append.attempt,
@@ -394,8 +401,9 @@ impl Reader {
         let first = self.at;
         let (mut values, mut bytes) = (Vec::new(), 0);
         'full: for entry in &entries {
-            for (offset, value) in (entry.base_offset.0..).zip(records::split(entry)?) {
-                if offset < self.at.0 {
+            for record in entry.records()? {
+                let (offset, value) = record?;
+                if offset < self.at {
                     continue;
                 }
                 bytes += value.len();
@@ -405,7 +413,7 @@ impl Reader {
                     break 'full;
                 }
                 values.push(value);
-                self.at = Offset(offset + 1);
+                self.at = offset.plus(1);
             }
         }
         Ok(Reply::ok_records(first, &values))
@@ -419,8 +427,13 @@ fn record_at(stream: &Stream, offset: Offset) -> Result<Option<Bytes>, Error> {
         thetis_stream::Read::Trimmed(start) => Err(Error::Trimmed { at: offset, start }),
         thetis_stream::Read::Entries(entries) => {
             let entry = entries.first().expect("a read that is not at the end has an entry");
-            let index = usize::try_from(offset.since(entry.base_offset)).unwrap_or(usize::MAX);
-            Ok(records::split(entry)?.into_iter().nth(index))
+            for record in entry.records()? {
+                match record? {
+                    (at, value) if at == offset => return Ok(Some(value)),
+                    _ => {}
+                }
+            }
+            Ok(None)
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::reply::{Records, records};
 use crate::wire::{LENGTH_BYTES, frame};
-use crate::{Front, Server, Settings};
+use crate::{Front, Settings, serve};
 
 /// A node in memory with its listener.
 struct Node {
@@ -45,7 +45,7 @@ impl Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let server = tokio::spawn(Server::new(listener, front.clone()).run(stopped));
+        let server = tokio::spawn(serve(front.clone(), listener, stopped));
         Node { front, address, stop, server }
     }
 
