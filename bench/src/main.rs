@@ -8,6 +8,7 @@ mod figures;
 mod kafka;
 mod process;
 mod report;
+mod text;
 mod topics;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ enum Bench {
     Embedded(embedded::EmbeddedArgs),
     /// The server over the wire, beside the plain device and Apache Kafka.
     Kafka(kafka::KafkaArgs),
+    /// The server in the text protocol, beside a Walrus node.
+    Text(text::TextArgs),
     /// What many idle topics cost.
     Topics(topics::TopicsArgs),
     /// One work of one engine; started by the bench itself.
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
     match Arguments::parse().bench {
         Bench::Embedded(args) => embedded::run(&args),
         Bench::Kafka(args) => kafka::run(&args),
+        Bench::Text(args) => text::run(&args),
         Bench::Topics(args) => topics::run(&args),
         Bench::Work { work, dir } => embedded::run_work(&work, &dir),
     }

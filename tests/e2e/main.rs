@@ -14,4 +14,5 @@ mod idempotence;
 mod lookups;
 mod records;
 mod text;
+mod tls;
 mod topics;
