@@ -132,7 +132,8 @@ fn answer(client: &mut Client, request: &[u8], is_json: bool) -> Result<bool, Fa
     }
 }
 
-/// With history, completion and a prompt. A connection that broke is made again.
+/// With history, completion and a prompt. A connection that broke is made again
+/// for the next command.
 fn interactive(address: &Address, client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
     let config = rustyline::Config::builder().max_history_size(HISTORY_LINES_MAX);
     let config = config.map_err(failed)?.build();
@@ -162,6 +163,7 @@ fn prompt(
 ) -> Result<Exit, Failure> {
     output::text(&format!("{address}; help lists the commands, Ctrl-D leaves\n"))?;
     editor.set_helper(Some(Words { topics: client.topics()? }));
+    let mut connection = Some(client);
     loop {
         match editor.readline("thetis> ") {
             Ok(line) => {
@@ -176,12 +178,22 @@ fn prompt(
                     Typed::Quit => break,
                     Typed::Help => output::text(&line::help())?,
                     Typed::Request(request) => {
-                        if let Err(failure) = answer(&mut client, &request, args.json) {
-                            failure.report();
-                            client = open(address, args)?;
-                        }
-                        if request.starts_with(b"REGISTER") || request.starts_with(b"DROP") {
-                            editor.set_helper(Some(Words { topics: client.topics()? }));
+                        let connected = match connection.take() {
+                            Some(client) => Ok(client),
+                            None => open(address, args),
+                        };
+                        let answered = connected.and_then(|mut client| {
+                            answer(&mut client, &request, args.json)?;
+                            if request.starts_with(b"REGISTER") || request.starts_with(b"DROP") {
+                                editor.set_helper(Some(Words { topics: client.topics()? }));
+                            }
+                            Ok(client)
+                        });
+                        match answered {
+                            Ok(client) => connection = Some(client),
+                            Err(failure) => {
+                                let _exit = failure.report();
+                            }
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -23,6 +23,9 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// How long answers that are on their way may take when the listener stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes read from a client that is refused, so that it sees the refusal.
+const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// How every handshake of TLS begins: the type of the record and the first half of its version.
 const HANDSHAKE_START: [u8; 2] = [22, 3];
@@ -159,6 +162,9 @@ async fn shake_hands(
     }
     if first[..seen] != HANDSHAKE_START[..seen] {
         socket.write_all(options.plain_refusal).await?;
+        socket.shutdown().await?;
+        // A socket that is closed with bytes unread takes back what it said last.
+        tokio::io::copy(&mut socket.take(PLAIN_BYTES_MAX), &mut tokio::io::sink()).await?;
         return Err(HandshakeError::Plain);
     }
     Ok(Connection::Tls(Box::new(tls.acceptor().accept(socket).await?)))

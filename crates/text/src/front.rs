@@ -10,6 +10,7 @@ use thetis_meta::MetaError;
 use thetis_net::tls::Tls;
 use thetis_stream::Stream;
 use thetis_types::{ErrorKind, StreamId};
+use tokio::sync::Semaphore;
 
 use crate::cursor::{Cursor, Cursors, QUEUE, TooMany};
 use crate::map::Error;
@@ -60,6 +61,8 @@ pub struct Front {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Settings,
     pub(crate) cursors: Cursors,
+    /// The turn to flush on a session's own thread.
+    pub(crate) flush_turn: Semaphore,
     /// The queues of the topics that GET was asked about since the start.
     queues: Mutex<HashMap<StreamId, Arc<Queue>>>,
 }
@@ -72,7 +75,8 @@ impl Front {
     pub fn open(catalog: Arc<Catalog>, settings: Settings) -> Result<Arc<Front>, OpenError> {
         let store = catalog.store();
         let cursors = Cursors::open(store.meta().clone(), |stream| store.get(stream).is_some())?;
-        Ok(Arc::new(Front { catalog, settings, cursors, queues: Mutex::default() }))
+        let flush_turn = Semaphore::new(1);
+        Ok(Arc::new(Front { catalog, settings, cursors, flush_turn, queues: Mutex::default() }))
     }
 
     /// Makes the positions of all cursors durable. Blocks. What fails here is only that records are

@@ -160,6 +160,7 @@ const fn word(kind: ErrorKind) -> &'static str {
 /// An append that has its place, or was refused one, and whose reply is not written yet.
 pub(crate) struct Placed {
     appending: Result<Appending, Error>,
+    is_for_disk: bool,
     is_put: bool,
 }
 
@@ -168,12 +169,29 @@ impl Placed {
     pub(crate) fn put(front: &Front, topic: String, value: Bytes) -> Placed {
         let (expected, session, attempt) = (None, None, AttemptId::NONE);
         let append = Append { topic, expected, session, attempt, values: vec![value] };
-        Placed { appending: place(front, &append), is_put: true }
+        Placed::of(place(front, &append), true)
     }
 
     /// Hands the records of an APPEND to their stream.
     pub(crate) fn append(front: &Front, append: &Append) -> Placed {
-        Placed { appending: place(front, append), is_put: false }
+        Placed::of(place(front, append), false)
+    }
+
+    fn of(placed: Result<(Appending, Durability), Error>, is_put: bool) -> Placed {
+        let is_for_disk = matches!(placed, Ok((_, Durability::Disk)));
+        Placed { appending: placed.map(|(appending, _)| appending), is_for_disk, is_put }
+    }
+
+    /// Whether the reply has to wait for the device.
+    pub(crate) fn is_for_disk(&self) -> bool {
+        self.is_for_disk
+    }
+
+    /// Has it committed whether it is waited for or not: others of the connection join its flush.
+    pub(crate) fn start(&mut self) {
+        if let Ok(appending) = &mut self.appending {
+            appending.start();
+        }
     }
 
     /// The reply, once the records are committed and safe (law ACK-DURABLE).
@@ -184,13 +202,23 @@ impl Placed {
             Ok(appending) => appending.committed().await.map_err(Error::from),
             Err(error) => Err(error),
         };
+        Placed::tell(receipt, self.is_put)
+    }
+
+    /// [`Placed::reply`] for a thread, which may be made to flush for others. Blocks.
+    pub(crate) fn wait(self) -> Reply {
+        let receipt = self.appending.and_then(|appending| Ok(appending.wait()?));
+        Placed::tell(receipt, self.is_put)
+    }
+
+    fn tell(receipt: Result<Receipt, Error>, is_put: bool) -> Reply {
         match receipt {
-            Ok(_) if self.is_put => Reply::ok(),
+            Ok(_) if is_put => Reply::ok(),
             Ok(Receipt { range, durability, .. }) => {
                 Reply::ok_with(format_args!("{} {} {durability}", range.start.0, range.end.0))
             }
             Err(error @ Error::UnknownTopic { .. }) => error.reply(),
-            Err(error) if self.is_put => {
+            Err(error) if is_put => {
                 Reply::error(format_args!("forward append failed: {}", error.text()))
             }
             Err(error) => error.reply(),
@@ -198,22 +226,21 @@ impl Placed {
     }
 }
 
-/// Places an append and has it on its way at once: others of the connection join its flush.
-fn place(front: &Front, append: &Append) -> Result<Appending, Error> {
+/// Places an append, and tells what it waits for.
+fn place(front: &Front, append: &Append) -> Result<(Appending, Durability), Error> {
     let stream = front.stream(&append.topic)?;
     let now_ms = front.catalog.store().clock().wall_ms();
     let entry = match append.values.as_slice() {
         [only] => Entry::of_record(only.clone(), now_ms),
         several => Entry::of_records(several, now_ms)?,
     };
-    let mut appending = stream.append(&thetis_stream::Append {
+    let appending = stream.append(&thetis_stream::Append {
         entry,
         expected: append.expected,
         session: append.session,
         attempt: append.attempt,
     })?;
-    appending.start();
-    Ok(appending)
+    Ok((appending, stream.durability()))
 }
 
 /// Does any command but those the session does itself: PUT and APPEND, GET, READ and FOLLOW, HELLO,

@@ -183,11 +183,22 @@ impl Session {
     }
 
     /// Waits for all appends under way and writes their replies at once.
+    ///
+    /// Who finds nobody else doing so flushes on its own thread, for others too: a client by itself
+    /// is spared two switches of threads. All others are called back.
     async fn answer_appends(&mut self) -> Result<(), SessionError> {
-        let mut replies = Vec::with_capacity(self.unanswered.len());
-        for placed in self.unanswered.drain(..) {
-            replies.push(placed.reply().await);
-        }
+        let placed = std::mem::take(&mut self.unanswered);
+        let front = self.front.clone();
+        let turn = match placed.iter().any(Placed::is_for_disk) {
+            true => front.flush_turn.try_acquire().ok(),
+            false => None,
+        };
+        let replies: Vec<Reply> = match turn {
+            Some(_turn) => {
+                tokio::task::block_in_place(|| placed.into_iter().map(Placed::wait).collect())
+            }
+            None => called_back(placed).await,
+        };
         self.write_all(&replies).await
     }
 
@@ -301,6 +312,16 @@ impl Session {
             Err(_elapsed) => Err(SessionError::Stalled),
         }
     }
+}
+
+/// The replies to appends that somebody else flushes, in their order.
+async fn called_back(mut placed: Vec<Placed>) -> Vec<Reply> {
+    placed.iter_mut().for_each(Placed::start);
+    let mut replies = Vec::with_capacity(placed.len());
+    for placed in placed {
+        replies.push(placed.reply().await);
+    }
+    replies
 }
 
 /// The body, or, should it not fit a frame, an error in its place.

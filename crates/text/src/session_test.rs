@@ -394,8 +394,7 @@ fn unescaped(line: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = line.as_bytes();
     while let [first, after @ ..] = rest {
-        rest = after;
-        let byte = match (first, after) {
+        let (byte, after) = match (first, after) {
             (b'\\', [b'n', after @ ..]) => (b'\n', after),
             (b'\\', [b'\\', after @ ..]) => (b'\\', after),
             (b'\\', [b'x', high, low, after @ ..]) => {
@@ -405,8 +404,8 @@ fn unescaped(line: &str) -> Vec<u8> {
             }
             _ => (*first, after),
         };
-        rest = byte.1;
-        bytes.push(byte.0);
+        rest = after;
+        bytes.push(byte);
     }
     bytes
 }
