@@ -7,6 +7,7 @@ mod kafka;
 mod plot;
 mod process;
 mod report;
+mod text;
 mod topics;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ enum Bench {
     Embedded(embedded::EmbeddedArgs),
     /// The server over the wire, beside the plain device and Apache Kafka.
     Kafka(kafka::KafkaArgs),
+    /// The server in the text protocol, beside a Walrus node.
+    Text(text::TextArgs),
     /// What many idle topics cost.
     Topics(topics::TopicsArgs),
     /// Draws what `bench embedded --json` printed.
@@ -48,6 +51,7 @@ fn main() -> Result<()> {
     match Arguments::parse().bench {
         Bench::Embedded(args) => embedded::run(&args),
         Bench::Kafka(args) => kafka::run(&args),
+        Bench::Text(args) => text::run(&args),
         Bench::Topics(args) => topics::run(&args),
         Bench::Plot(args) => plot::run(&args),
         Bench::Work { work, dir } => thetis_bench::work::run(&work, &dir, embedded::open),

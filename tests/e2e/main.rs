@@ -15,4 +15,5 @@ mod lookups;
 mod records;
 mod text;
 mod text_losses;
+mod tls;
 mod topics;

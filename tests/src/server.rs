@@ -39,6 +39,8 @@ pub struct Server {
     address: String,
     /// Where it listens for text clients, if it does.
     text: Option<String>,
+    /// Further flags of `serve`.
+    flags: Vec<String>,
     /// Nothing for an external broker.
     home: Option<TempDir>,
     child: Option<Child>,
@@ -49,25 +51,31 @@ impl Server {
     #[must_use]
     pub fn start() -> Server {
         if let Ok(address) = std::env::var("THETIS_E2E_BOOTSTRAP") {
-            return Server { address, text: None, home: None, child: None };
+            return Server { address, text: None, flags: Vec::new(), home: None, child: None };
         }
-        Server::start_at(free_address(), None)
+        Server::start_at(free_address(), None, Vec::new())
     }
 
     /// Like `start_ours`, with a listener for text clients.
     #[must_use]
     pub fn start_with_text(test: &str) -> Option<Server> {
+        Server::start_with_text_and(test, &[])
+    }
+
+    /// Like `start_with_text`, with further flags of `serve`.
+    #[must_use]
+    pub fn start_with_text_and(test: &str, flags: &[String]) -> Option<Server> {
         if std::env::var_os("THETIS_E2E_BOOTSTRAP").is_some() {
             say(&format!("SKIPPED {test}: an external broker has no text listener"));
             return None;
         }
-        Some(Server::start_at(free_address(), Some(free_address())))
+        Some(Server::start_at(free_address(), Some(free_address()), flags.to_vec()))
     }
 
-    fn start_at(address: String, text: Option<String>) -> Server {
+    fn start_at(address: String, text: Option<String>, flags: Vec<String>) -> Server {
         let home = tempfile::Builder::new().prefix("thetis-e2e-").tempdir();
         let home = home.expect("a temporary directory can be made");
-        let mut server = Server { address, text, home: Some(home), child: None };
+        let mut server = Server { address, text, flags, home: Some(home), child: None };
         server.launch();
         server
     }
@@ -152,6 +160,7 @@ impl Server {
         if let Some(text) = &self.text {
             command.arg("--text").arg(text);
         }
+        command.args(&self.flags);
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(log.try_clone().expect("a file handle can be cloned"))

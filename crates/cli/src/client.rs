@@ -13,9 +13,11 @@ mod producer;
 mod topics;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use thetis_kafka::wire::Call;
 
 use crate::config::value::Address;
@@ -27,8 +29,6 @@ pub(crate) use error::ClientError;
 pub(crate) use producer::{Producer, ProducerOptions, Written};
 pub(crate) use topics::NewTopic;
 
-/// How long a server may take to accept a connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer, beyond the time a request itself allows it to wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Times one request is tried, the first included. With the pauses below, about seven seconds:
@@ -48,6 +48,8 @@ pub(crate) struct Client {
     /// Whether any node has ever answered. Before that an unreachable server is the user's to fix;
     /// after it, it is probably restarting.
     met: bool,
+    /// Set when the nodes are spoken to in TLS.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Client {
@@ -56,12 +58,16 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unreachable`] when nothing listens there, [`ClientError::NotKafka`] when
     /// something else does.
-    pub(crate) fn connect(bootstrap: Address) -> Result<Client, ClientError> {
+    pub(crate) fn connect(
+        bootstrap: Address,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Result<Client, ClientError> {
         let mut client = Client {
             bootstrap: bootstrap.clone(),
             nodes: BTreeMap::new(),
             connections: BTreeMap::new(),
             met: false,
+            tls,
         };
         client.connection(&bootstrap)?;
         client.met = true;
@@ -103,16 +109,19 @@ impl Client {
 
     fn connection(&mut self, address: &Address) -> Result<&mut Connection, ClientError> {
         if !self.connections.contains_key(address) {
-            let connection = Connection::open(address).map_err(|error| match error {
-                ClientError::Unreachable { address, error, .. } if address != self.bootstrap => {
-                    ClientError::Unreachable {
-                        address,
-                        error,
-                        named_by: Some(self.bootstrap.clone()),
+            let connection =
+                Connection::open(address, self.tls.as_ref()).map_err(|error| match error {
+                    ClientError::Unreachable { address, error, .. }
+                        if address != self.bootstrap =>
+                    {
+                        ClientError::Unreachable {
+                            address,
+                            error,
+                            named_by: Some(self.bootstrap.clone()),
+                        }
                     }
-                }
-                other => other,
-            })?;
+                    other => other,
+                })?;
             self.connections.insert(address.clone(), connection);
         }
         Ok(self.connections.get_mut(address).expect("inserted above when it was missing"))

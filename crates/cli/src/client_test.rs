@@ -63,7 +63,7 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.address.clone()).expect("the server answers")
+        Client::connect(self.address.clone(), None).expect("the server answers")
     }
 
     fn end(self, client: impl Sized) -> Vec<Bytes> {

@@ -147,6 +147,16 @@ pub(crate) enum Problem {
         /// Its value.
         advertised: String,
     },
+    /// A certificate without its key, or the other way round.
+    #[error("{origin}: {set} is set and {missing} is not; TLS needs both files")]
+    HalfOfTls {
+        /// Where the one that is set stands.
+        origin: Origin,
+        /// It.
+        set: &'static str,
+        /// The other.
+        missing: &'static str,
+    },
 }
 
 /// Shows a suggestion, or where to find all names.
@@ -233,6 +243,26 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Pr
             });
         }
         Advertised::Listen | Advertised::At(_) => {}
+    }
+    for (certificate, key, names) in [
+        (
+            &settings.kafka_tls_certificate_file,
+            &settings.kafka_tls_key_file,
+            ["kafka.tls_certificate_file", "kafka.tls_key_file"],
+        ),
+        (
+            &settings.text_tls_certificate_file,
+            &settings.text_tls_key_file,
+            ["text.tls_certificate_file", "text.tls_key_file"],
+        ),
+    ] {
+        let [set, missing] = match (&certificate.0, &key.0) {
+            (Some(_), None) => names,
+            (None, Some(_)) => [names[1], names[0]],
+            _ => continue,
+        };
+        let origin = origin_of(chosen, set).clone();
+        problems.push(Problem::HalfOfTls { origin, set, missing });
     }
 }
 

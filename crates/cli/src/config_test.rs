@@ -155,3 +155,18 @@ fn the_explanation_is_a_file_that_says_what_it_shows() {
     assert_eq!(first.settings, second.settings);
     assert!(second.chosen.iter().all(|chosen| matches!(chosen.origin, Origin::File { .. })));
 }
+
+#[test]
+fn a_certificate_and_its_key_come_together() {
+    assert_eq!(
+        messages("text.tls_certificate_file = \"c\"\n", &[], &[("kafka.tls_key_file", "k")]),
+        [
+            "flag --kafka-tls-key-file: kafka.tls_key_file is set and kafka.tls_certificate_file is \
+             not; TLS needs both files",
+            "thetis.toml:1: text.tls_certificate_file is set and text.tls_key_file is not; TLS needs \
+             both files",
+        ]
+    );
+    let both = "text.tls_certificate_file = \"c\"\ntext.tls_key_file = \"k\"\n";
+    assert!(config(both, &[], &[]).is_ok());
+}

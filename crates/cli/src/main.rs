@@ -17,6 +17,7 @@ mod produce;
 mod repl;
 mod serve;
 mod server;
+mod socket;
 mod topic;
 mod verify;
 mod version;

@@ -20,6 +20,7 @@ use crate::config::value::{Address, Listen, Value};
 use crate::config::{Config, SettingFlags};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::socket::TlsArgs;
 use client::Client;
 use line::Typed;
 
@@ -45,6 +46,8 @@ pub(crate) struct ReplArgs {
     /// File whose first line is said with AUTH before anything else.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Runs until the input ends, `quit`, or an error.
@@ -53,7 +56,17 @@ pub(crate) fn run(config: Option<&Path>, args: &ReplArgs) -> Result<Exit, Failur
         Some(address) => address.clone(),
         None => configured(config)?,
     };
-    let mut client = Client::connect(&address)?;
+    let client = open(&address, args)?;
+    if io::stdin().is_terminal() {
+        interactive(&address, client, args)
+    } else {
+        piped(client, args)
+    }
+}
+
+/// Connects and says the token.
+fn open(address: &Address, args: &ReplArgs) -> Result<Client, Failure> {
+    let mut client = Client::connect(address, args.tls.load()?.as_ref())?;
     if let Some(path) = &args.token_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::new(Exit::Usage, format!("could not read {}: {error}", path.display()))
@@ -65,11 +78,7 @@ pub(crate) fn run(config: Option<&Path>, args: &ReplArgs) -> Result<Exit, Failur
             return Err(Failure::new(Exit::Failed, format!("{address} answers: {reply}")));
         }
     }
-    if io::stdin().is_terminal() {
-        interactive(&address, client, args)
-    } else {
-        piped(client, args)
-    }
+    Ok(client)
 }
 
 /// The listener of this directory's configuration.
@@ -123,9 +132,9 @@ fn answer(client: &mut Client, request: &[u8], is_json: bool) -> Result<bool, Fa
     }
 }
 
-/// With history, completion and a prompt.
-fn interactive(address: &Address, mut client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
-    let failed = |error: ReadlineError| Failure::new(Exit::Failed, format!("terminal: {error}"));
+/// With history, completion and a prompt. A connection that broke is made again
+/// for the next command.
+fn interactive(address: &Address, client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
     let config = rustyline::Config::builder().max_history_size(HISTORY_LINES_MAX);
     let config = config.map_err(failed)?.build();
     let mut editor: Editor<Words, DefaultHistory> = Editor::with_config(config).map_err(failed)?;
@@ -134,31 +143,65 @@ fn interactive(address: &Address, mut client: Client, args: &ReplArgs) -> Result
         // The first time there is none.
         let _ = editor.load_history(history);
     }
+    let ended = prompt(address, client, args, &mut editor);
+    if let Some(history) = &history {
+        editor.append_history(history).map_err(failed)?;
+    }
+    ended
+}
+
+fn failed(error: ReadlineError) -> Failure {
+    Failure::new(Exit::Failed, format!("terminal: {error}"))
+}
+
+/// Reads and answers lines until the user leaves.
+fn prompt(
+    address: &Address,
+    mut client: Client,
+    args: &ReplArgs,
+    editor: &mut Editor<Words, DefaultHistory>,
+) -> Result<Exit, Failure> {
     output::text(&format!("{address}; help lists the commands, Ctrl-D leaves\n"))?;
     editor.set_helper(Some(Words { topics: client.topics()? }));
+    let mut connection = Some(client);
     loop {
         match editor.readline("thetis> ") {
             Ok(line) => {
-                match line::read(&line) {
-                    Typed::Nothing => continue,
+                let typed = line::read(&line);
+                // A token is nothing to keep.
+                let is_token = matches!(&typed, Typed::Request(body) if body.starts_with(b"AUTH"));
+                if typed != Typed::Nothing && !is_token {
+                    editor.add_history_entry(line.as_str()).map_err(failed)?;
+                }
+                match typed {
+                    Typed::Nothing => {}
                     Typed::Quit => break,
                     Typed::Help => output::text(&line::help())?,
                     Typed::Request(request) => {
-                        answer(&mut client, &request, args.json)?;
-                        if request.starts_with(b"REGISTER") || request.starts_with(b"DROP") {
-                            editor.set_helper(Some(Words { topics: client.topics()? }));
+                        let connected = match connection.take() {
+                            Some(client) => Ok(client),
+                            None => open(address, args),
+                        };
+                        let answered = connected.and_then(|mut client| {
+                            answer(&mut client, &request, args.json)?;
+                            if request.starts_with(b"REGISTER") || request.starts_with(b"DROP") {
+                                editor.set_helper(Some(Words { topics: client.topics()? }));
+                            }
+                            Ok(client)
+                        });
+                        match answered {
+                            Ok(client) => connection = Some(client),
+                            Err(failure) => {
+                                let _exit = failure.report();
+                            }
                         }
                     }
                 }
-                editor.add_history_entry(line.as_str()).map_err(failed)?;
             }
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(failed(error)),
         }
-    }
-    if let Some(history) = &history {
-        editor.append_history(history).map_err(failed)?;
     }
     Ok(Exit::Done)
 }

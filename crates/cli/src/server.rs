@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::config::value::{Address, Value, ValueError};
 use crate::config::{Config, SERVER_VARIABLE, SettingFlags};
 use crate::exit::{Exit, Failure};
+use crate::socket::TlsArgs;
 
 /// The flag every client command has.
 #[derive(Args, Debug)]
@@ -16,12 +17,14 @@ pub(crate) struct ServerArgs {
     /// Kafka listener of a node [env: THETIS_SERVER] [default: kafka.listen].
     #[arg(long, short, value_name = "HOST:PORT", value_parser = address)]
     server: Option<Address>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 impl ServerArgs {
     /// Connects to that server.
     pub(crate) fn connect(&self, config: Option<&Path>) -> Result<Client, Failure> {
-        Ok(Client::connect(self.address(config)?)?)
+        Ok(Client::connect(self.address(config)?, self.tls.load()?)?)
     }
 
     fn address(&self, config: Option<&Path>) -> Result<Address, Failure> {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use thetis_catalog::{Catalog, CatalogError, Format, Topic, TopicSpec};
 use thetis_meta::record::RecordKind;
 use thetis_meta::{BATCH_WRITES_MAX, Condition, Key, MetaError, Refusal, Write};
+use thetis_net::tls::Tls;
 use thetis_stream::Stream;
 use thetis_types::StreamId;
 
@@ -44,6 +45,8 @@ pub struct Settings {
     pub connection_idle_max: Duration,
     /// Connections at a time.
     pub connections_max: usize,
+    /// The listener's certificate; without one nothing is encrypted.
+    pub tls: Option<Tls>,
     /// Bytes of one request.
     pub request_bytes_max: usize,
     /// Bytes of records in one Fetch answer, whatever the client asks.
@@ -63,6 +66,7 @@ impl Default for Settings {
             producer_expiration: Duration::from_secs(24 * 3_600),
             connection_idle_max: Duration::from_secs(600),
             connections_max: 10_000,
+            tls: None,
             request_bytes_max: 100 << 20,
             fetch_bytes_max: 55 << 20,
             groups: group::Settings::default(),

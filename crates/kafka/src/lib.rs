@@ -22,4 +22,4 @@ mod session;
 pub mod wire;
 
 pub use broker::{Broker, Settings};
-pub use server::Server;
+pub use server::serve;

@@ -122,12 +122,6 @@ pub(crate) async fn run(
     }
 }
 
-/// Waits until `stop` becomes true or its sender is gone. Cancel safe.
-pub(crate) async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
-    // The guard that comes back must not live across an await of the caller.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
 struct Requests {
     broker: Arc<Broker>,
     peer: SocketAddr,
@@ -153,7 +147,7 @@ impl Requests {
             }
             buffer.reserve(READ_BYTES);
             let arrived = tokio::select! {
-                () = told_to_stop(&mut stop) => return Ok(()),
+                () = thetis_net::told_to_stop(&mut stop) => return Ok(()),
                 arrived = tokio::time::timeout(idle_max, reader.read_buf(&mut buffer)) => arrived,
             };
             match arrived {
@@ -250,5 +244,6 @@ async fn write_segments(
             segments.pop_front();
         }
     }
-    Ok(())
+    // Encrypted bytes may wait behind the writer.
+    writer.flush().await
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thetis_catalog::{Catalog, Format, Topic};
 use thetis_meta::MetaError;
+use thetis_net::tls::Tls;
 use thetis_stream::Stream;
 use thetis_types::{ErrorKind, StreamId};
+use tokio::sync::Semaphore;
 
 use crate::cursor::{Cursor, Cursors, QUEUE, TooMany};
 use crate::map::Error;
@@ -21,6 +23,8 @@ pub struct Settings {
     pub address: String,
     /// What AUTH must say before anything else is answered; `None` lets everybody in.
     pub token: Option<String>,
+    /// The listener's certificate; without one nothing is encrypted.
+    pub tls: Option<Tls>,
     /// Connections at a time; more are closed at once.
     pub connections_max: usize,
     /// How long a connection may say nothing, unless it follows a topic.
@@ -32,6 +36,7 @@ impl Default for Settings {
         Settings {
             address: String::new(),
             token: None,
+            tls: None,
             connections_max: 10_000,
             connection_idle_max: Duration::from_secs(3_600),
         }
@@ -56,6 +61,8 @@ pub struct Front {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Settings,
     pub(crate) cursors: Cursors,
+    /// The turn to flush on a session's own thread.
+    pub(crate) flush_turn: Semaphore,
     /// The queues of the topics that GET was asked about since the start.
     queues: Mutex<HashMap<StreamId, Arc<Queue>>>,
 }
@@ -68,7 +75,8 @@ impl Front {
     pub fn open(catalog: Arc<Catalog>, settings: Settings) -> Result<Arc<Front>, OpenError> {
         let store = catalog.store();
         let cursors = Cursors::open(store.meta().clone(), |stream| store.get(stream).is_some())?;
-        Ok(Arc::new(Front { catalog, settings, cursors, queues: Mutex::default() }))
+        let flush_turn = Semaphore::new(1);
+        Ok(Arc::new(Front { catalog, settings, cursors, flush_turn, queues: Mutex::default() }))
     }
 
     /// Makes the positions of all cursors durable. Blocks. What fails here is only that records are

@@ -2,9 +2,9 @@
 //! front, and the one to read first. The protocol is docs/protocols/text.md.
 //!
 //! ```text
-//! server -> session -> map -> core        bytes: wire (frames), command (requests), reply
-//!                       |
-//!                       +-> cursor (durable positions) <- queue (GET)
+//! net -> session -> map -> core        bytes: wire (frames), command (requests), reply
+//!                    |
+//!                    +-> cursor (durable positions) <- queue (GET)
 //! ```
 //!
 //! Serves topics of one stream that hold plain records: those it makes itself and those of the
@@ -15,13 +15,11 @@ mod cursor;
 mod front;
 mod map;
 mod queue;
-mod records;
 pub mod reply;
-mod server;
 mod session;
 #[cfg(test)]
 mod session_test;
 pub mod wire;
 
 pub use front::{Front, OpenError, Settings};
-pub use server::Server;
+pub use session::serve;

@@ -9,13 +9,14 @@ use serde_json::json;
 use thetis_catalog::{CatalogError, Format, TopicSpec};
 use thetis_meta::MetaError;
 use thetis_stream::{AppendError, Appending, Fate, ReadError, Stream, StreamError};
-use thetis_types::{AttemptId, Durability, ErrorKind, Offset, Outcome, Receipt};
+use thetis_types::{
+    AttemptId, BatchError, Durability, Entry, ErrorKind, Offset, Outcome, Receipt, SplitError,
+};
 
 use crate::command::{self, Append, Command, From, Read};
 use crate::cursor::{CURSORS_MAX, Cursor, TooMany};
 use crate::front::Front;
 use crate::queue::Handed;
-use crate::records::{self, SplitError};
 use crate::reply::Reply;
 use crate::wire::{REQUEST_BYTES_MAX, REQUEST_BYTES_MAX_FIRST};
 
@@ -79,6 +80,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
     Split(#[from] SplitError),
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -95,7 +98,7 @@ impl Error {
     fn kind(&self) -> ErrorKind {
         match self {
             Error::UnknownTopic { .. } | Error::UnknownCursor { .. } => ErrorKind::NotFound,
-            Error::Unserved { .. } | Error::PastEnd { .. } => ErrorKind::Invalid,
+            Error::Unserved { .. } | Error::PastEnd { .. } | Error::Batch(_) => ErrorKind::Invalid,
             Error::Differs { .. } => ErrorKind::Exists,
             Error::Trimmed { .. } => ErrorKind::Trimmed,
             Error::Append(error) => error.kind(),
@@ -157,6 +160,7 @@ const fn word(kind: ErrorKind) -> &'static str {
 /// An append that has its place, or was refused one, and whose reply is not written yet.
 pub(crate) struct Placed {
     appending: Result<Appending, Error>,
+    is_for_disk: bool,
     is_put: bool,
 }
 
@@ -165,12 +169,29 @@ impl Placed {
     pub(crate) fn put(front: &Front, topic: String, value: Bytes) -> Placed {
         let (expected, session, attempt) = (None, None, AttemptId::NONE);
         let append = Append { topic, expected, session, attempt, values: vec![value] };
-        Placed { appending: place(front, &append), is_put: true }
+        Placed::of(place(front, &append), true)
     }
 
     /// Hands the records of an APPEND to their stream.
     pub(crate) fn append(front: &Front, append: &Append) -> Placed {
-        Placed { appending: place(front, append), is_put: false }
+        Placed::of(place(front, append), false)
+    }
+
+    fn of(placed: Result<(Appending, Durability), Error>, is_put: bool) -> Placed {
+        let is_for_disk = matches!(placed, Ok((_, Durability::Disk)));
+        Placed { appending: placed.map(|(appending, _)| appending), is_for_disk, is_put }
+    }
+
+    /// Whether the reply has to wait for the device.
+    pub(crate) fn is_for_disk(&self) -> bool {
+        self.is_for_disk
+    }
+
+    /// Has it committed whether it is waited for or not: others of the connection join its flush.
+    pub(crate) fn start(&mut self) {
+        if let Ok(appending) = &mut self.appending {
+            appending.start();
+        }
     }
 
     /// The reply, once the records are committed and safe (law ACK-DURABLE).
@@ -181,13 +202,23 @@ impl Placed {
             Ok(appending) => appending.committed().await.map_err(Error::from),
             Err(error) => Err(error),
         };
+        Placed::tell(receipt, self.is_put)
+    }
+
+    /// [`Placed::reply`] for a thread, which may be made to flush for others. Blocks.
+    pub(crate) fn wait(self) -> Reply {
+        let receipt = self.appending.and_then(|appending| Ok(appending.wait()?));
+        Placed::tell(receipt, self.is_put)
+    }
+
+    fn tell(receipt: Result<Receipt, Error>, is_put: bool) -> Reply {
         match receipt {
-            Ok(_) if self.is_put => Reply::ok(),
+            Ok(_) if is_put => Reply::ok(),
             Ok(Receipt { range, durability, .. }) => {
                 Reply::ok_with(format_args!("{} {} {durability}", range.start.0, range.end.0))
             }
             Err(error @ Error::UnknownTopic { .. }) => error.reply(),
-            Err(error) if self.is_put => {
+            Err(error) if is_put => {
                 Reply::error(format_args!("forward append failed: {}", error.text()))
             }
             Err(error) => error.reply(),
@@ -195,18 +226,21 @@ impl Placed {
     }
 }
 
-/// Places an append and has it on its way at once: others of the connection join its flush.
-fn place(front: &Front, append: &Append) -> Result<Appending, Error> {
+/// Places an append, and tells what it waits for.
+fn place(front: &Front, append: &Append) -> Result<(Appending, Durability), Error> {
     let stream = front.stream(&append.topic)?;
     let now_ms = front.catalog.store().clock().wall_ms();
-    let mut appending = stream.append(&thetis_stream::Append {
-        entry: records::entry(&append.values, now_ms),
+    let entry = match append.values.as_slice() {
+        [only] => Entry::of_record(only.clone(), now_ms),
+        several => Entry::of_records(several, now_ms)?,
+    };
+    let appending = stream.append(&thetis_stream::Append {
+        entry,
         expected: append.expected,
         session: append.session,
         attempt: append.attempt,
     })?;
-    appending.start();
-    Ok(appending)
+    Ok((appending, stream.durability()))
 }
 
 /// Does any command but those the session does itself: PUT and APPEND, GET, READ and FOLLOW, HELLO,
@@ -394,8 +428,9 @@ impl Reader {
         let first = self.at;
         let (mut values, mut bytes) = (Vec::new(), 0);
         'full: for entry in &entries {
-            for (offset, value) in (entry.base_offset.0..).zip(records::split(entry)?) {
-                if offset < self.at.0 {
+            for record in entry.records()? {
+                let (offset, value) = record?;
+                if offset < self.at {
                     continue;
                 }
                 bytes += value.len();
@@ -405,7 +440,7 @@ impl Reader {
                     break 'full;
                 }
                 values.push(value);
-                self.at = Offset(offset + 1);
+                self.at = offset.plus(1);
             }
         }
         Ok(Reply::ok_records(first, &values))
@@ -419,8 +454,13 @@ fn record_at(stream: &Stream, offset: Offset) -> Result<Option<Bytes>, Error> {
         thetis_stream::Read::Trimmed(start) => Err(Error::Trimmed { at: offset, start }),
         thetis_stream::Read::Entries(entries) => {
             let entry = entries.first().expect("a read that is not at the end has an entry");
-            let index = usize::try_from(offset.since(entry.base_offset)).unwrap_or(usize::MAX);
-            Ok(records::split(entry)?.into_iter().nth(index))
+            for record in entry.records()? {
+                match record? {
+                    (at, value) if at == offset => return Ok(Some(value)),
+                    _ => {}
+                }
+            }
+            Ok(None)
         }
     }
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use subtle::ConstantTimeEq;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use thetis_net::{Connection, told_to_stop};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::command::{self, Command};
@@ -30,28 +31,12 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a client may leave a reply lying in its socket.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 
-/// What a session talks over.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Called before each wait for bytes.
-    fn before_read(&self) {}
-}
-
-impl Transport for TcpStream {
-    /// Has the system acknowledge at once what arrives next. A client that sends a length and a body
-    /// in two pieces, and delays small packets, holds the body back until then: some 40 ms. The
-    /// system forgets the setting, so it is made again and again.
-    fn before_read(&self) {
-        #[cfg(target_os = "linux")]
-        let _ = rustix::net::sockopt::set_tcp_quickack(self, true);
-    }
-}
-
-#[cfg(test)]
-impl Transport for tokio::io::DuplexStream {}
+/// What a client without TLS is told where it is asked for, in its frame.
+const PLAIN_REFUSAL: &[u8] = b"\x31\0\0\0ERR unauthenticated this listener speaks TLS only";
 
 /// Why a connection was closed by this side.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SessionError {
+enum SessionError {
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
@@ -63,23 +48,32 @@ pub(crate) enum SessionError {
     Stalled,
 }
 
-/// Waits until `stop` becomes true or its sender is gone. Cancel safe.
-pub(crate) async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
+/// Serves `front` on a bound socket until `stop` becomes true or its sender is gone; then takes no
+/// more requests, sends the answers that are on their way, and returns. Needs tokio's runtime of
+/// several threads.
+pub async fn serve(front: Arc<Front>, socket: TcpListener, stop: watch::Receiver<bool>) {
+    let options = thetis_net::Options {
+        protocol: "text",
+        connections_max: front.settings.connections_max,
+        tls: front.settings.tls.clone(),
+        plain_refusal: PLAIN_REFUSAL,
+    };
+    let session = move |connection, _, stop| run(front.clone(), connection, stop);
+    thetis_net::serve(socket, options, stop, session).await;
 }
 
 /// Serves one connection until either side ends it or `stop` becomes true.
 ///
 /// Cancel safety: a record on its way to the client goes back to its queue.
-pub(crate) async fn run(
+async fn run(
     front: Arc<Front>,
-    transport: impl Transport,
+    connection: Connection,
     stop: watch::Receiver<bool>,
 ) -> Result<(), SessionError> {
     let is_known = front.settings.token.is_none();
     let mut session = Session {
         front,
-        transport,
+        connection,
         stop,
         frames: Frames::default(),
         is_known,
@@ -89,9 +83,9 @@ pub(crate) async fn run(
     session.serve().await
 }
 
-struct Session<T> {
+struct Session {
     front: Arc<Front>,
-    transport: T,
+    connection: Connection,
     stop: watch::Receiver<bool>,
     frames: Frames,
     /// Whether it may do anything but AUTH.
@@ -110,7 +104,7 @@ enum Woken {
     Ready(bool),
 }
 
-impl<T: Transport> Session<T> {
+impl Session {
     async fn serve(&mut self) -> Result<(), SessionError> {
         let mut buffer = BytesMut::new();
         loop {
@@ -131,8 +125,8 @@ impl<T: Transport> Session<T> {
     }
 
     async fn wait(&mut self, buffer: &mut BytesMut) -> Woken {
-        let Session { front, transport, stop, following, .. } = self;
-        transport.before_read();
+        let Session { front, connection, stop, following, .. } = self;
+        connection.acknowledge_at_once();
         let idle_max = front.settings.connection_idle_max;
         let is_following = following.is_some();
         let ready = async {
@@ -143,7 +137,7 @@ impl<T: Transport> Session<T> {
         };
         tokio::select! {
             () = told_to_stop(stop) => Woken::Stopped,
-            arrived = transport.read_buf(buffer) => Woken::Arrived(arrived),
+            arrived = connection.read_buf(buffer) => Woken::Arrived(arrived),
             is_more = ready => Woken::Ready(is_more),
             () = tokio::time::sleep(idle_max), if !is_following => Woken::Idle,
         }
@@ -189,11 +183,22 @@ impl<T: Transport> Session<T> {
     }
 
     /// Waits for all appends under way and writes their replies at once.
+    ///
+    /// Who finds nobody else doing so flushes on its own thread, for others too: a client by itself
+    /// is spared two switches of threads. All others are called back.
     async fn answer_appends(&mut self) -> Result<(), SessionError> {
-        let mut replies = Vec::with_capacity(self.unanswered.len());
-        for placed in self.unanswered.drain(..) {
-            replies.push(placed.reply().await);
-        }
+        let placed = std::mem::take(&mut self.unanswered);
+        let front = self.front.clone();
+        let turn = match placed.iter().any(Placed::is_for_disk) {
+            true => front.flush_turn.try_acquire().ok(),
+            false => None,
+        };
+        let replies: Vec<Reply> = match turn {
+            Some(_turn) => {
+                tokio::task::block_in_place(|| placed.into_iter().map(Placed::wait).collect())
+            }
+            None => called_back(placed).await,
+        };
         self.write_all(&replies).await
     }
 
@@ -299,14 +304,24 @@ impl<T: Transport> Session<T> {
             framed.put_slice(&body);
         }
         let write = async {
-            self.transport.write_all(&framed).await?;
-            self.transport.flush().await
+            self.connection.write_all(&framed).await?;
+            self.connection.flush().await
         };
         match tokio::time::timeout(WRITE_STALL_MAX, write).await {
             Ok(written) => Ok(written?),
             Err(_elapsed) => Err(SessionError::Stalled),
         }
     }
+}
+
+/// The replies to appends that somebody else flushes, in their order.
+async fn called_back(mut placed: Vec<Placed>) -> Vec<Reply> {
+    placed.iter_mut().for_each(Placed::start);
+    let mut replies = Vec::with_capacity(placed.len());
+    for placed in placed {
+        replies.push(placed.reply().await);
+    }
+    replies
 }
 
 /// The body, or, should it not fit a frame, an error in its place.

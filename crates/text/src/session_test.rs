@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::reply::{Records, records};
 use crate::wire::{LENGTH_BYTES, frame};
-use crate::{Front, Server, Settings};
+use crate::{Front, Settings, serve};
 
 /// A node in memory with its listener.
 struct Node {
@@ -45,7 +45,7 @@ impl Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let server = tokio::spawn(Server::new(listener, front.clone()).run(stopped));
+        let server = tokio::spawn(serve(front.clone(), listener, stopped));
         Node { front, address, stop, server }
     }
 
@@ -386,5 +386,98 @@ async fn many_takers_share_the_queue_without_gap_or_double() {
     }
     all.sort_unstable();
     assert!(all.into_iter().eq(0..RECORDS));
+    node.stop().await;
+}
+
+/// The bytes that a line of a transcript stands for.
+fn unescaped(line: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = line.as_bytes();
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match (first, after) {
+            (b'\\', [b'n', after @ ..]) => (b'\n', after),
+            (b'\\', [b'\\', after @ ..]) => (b'\\', after),
+            (b'\\', [b'x', high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).unwrap();
+                (u8::from_str_radix(digits, 16).unwrap(), after)
+            }
+            _ => (*first, after),
+        };
+        rest = after;
+        bytes.push(byte);
+    }
+    bytes
+}
+
+/// Clients in the field hold us to every byte of these.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transcripts_are_followed_to_the_byte() {
+    for transcript in
+        [include_str!("../golden/first.transcript"), include_str!("../golden/second.transcript")]
+    {
+        let settings = Settings { address: "node:9091".to_owned(), ..Settings::default() };
+        let node = Node::start(settings).await;
+        let mut client = node.client().await;
+        for line in transcript.lines() {
+            match line.split_at(2) {
+                ("> ", sent) => client.socket.write_all(&unescaped(sent)).await.unwrap(),
+                ("< ", expected) => {
+                    let reply = client.receive().await;
+                    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let (reply, expected) = (frame(&reply), unescaped(expected));
+                    assert_eq!(shown(&reply), shown(&expected), "in answer to the line before");
+                    assert_eq!(reply, expected);
+                }
+                ("# ", _) => {}
+                _ => panic!("{line:?} is neither sent nor answered"),
+            }
+        }
+        node.stop().await;
+    }
+}
+
+/// A client may send a frame in pieces, and each reply leaves in one: a client that reads once has it
+/// all, and no timer of the network stands between the halves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_is_one_write_also_to_a_request_in_two_pieces() {
+    let node = Node::start(Settings::default()).await;
+    let mut client = node.client().await;
+    client.ask("REGISTER t").await;
+    client.ask("PUT t record").await;
+    for (body, answer) in
+        [("PUT t more", "OK"), ("GET t", "OK record"), ("READ t 1", "OK 1 2 4\nmore")]
+    {
+        let request = frame(body.as_bytes());
+        let (length, body) = request.split_at(LENGTH_BYTES);
+        client.socket.write_all(length).await.unwrap();
+        client.socket.write_all(body).await.unwrap();
+        let mut reply = [0; 100];
+        let read = client.socket.read(&mut reply).await.unwrap();
+        assert_eq!(reply[..read], frame(answer.as_bytes())[..]);
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_frame_of_a_client_without_tls_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("certificate"), dir.path().join("key"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = thetis_net::tls::Tls::from_files(&certificate, &key).unwrap();
+    let node = Node::start(Settings { tls: Some(tls), ..Settings::default() }).await;
+    let answer = node.client().await.ask("HELLO").await;
+    assert_eq!(answer, "ERR unauthenticated this listener speaks TLS only");
+
+    let connector =
+        tokio_rustls::TlsConnector::from(thetis_net::tls::client(&certificate).unwrap());
+    let name = "localhost".try_into().unwrap();
+    let mut socket = connector.connect(name, node.client().await.socket).await.unwrap();
+    socket.write_all(&frame(b"TOPICS")).await.unwrap();
+    let mut reply = [0; 6];
+    socket.read_exact(&mut reply).await.unwrap();
+    assert_eq!(reply, frame(b"OK")[..]);
     node.stop().await;
 }

@@ -3,7 +3,7 @@
 use thetis_catalog::CatalogError;
 use thetis_meta::MetaError;
 use thetis_stream::{AppendError, OpenError, ReadError, StreamError};
-use thetis_types::{ErrorKind, Offset, Outcome};
+use thetis_types::{BatchError, ErrorKind, Offset, Outcome, SplitError};
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +138,25 @@ pub enum Error {
         /// The limit, bytes.
         max: usize,
     },
+}
+
+impl From<BatchError> for Error {
+    fn from(error: BatchError) -> Error {
+        match error {
+            BatchError::Empty => Error::EmptyBatch,
+            BatchError::TooManyRecords => Error::TooManyRecords,
+            BatchError::RecordTooLarge { bytes } => Error::RecordTooLarge { bytes },
+        }
+    }
+}
+
+impl From<SplitError> for Error {
+    fn from(error: SplitError) -> Error {
+        match error {
+            SplitError::Framing { offset } => Error::Framing { offset },
+            SplitError::Foreign { offset } => Error::Foreign { offset },
+        }
+    }
 }
 
 impl Error {

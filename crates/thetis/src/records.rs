@@ -1,12 +1,9 @@
-//! Records in entries: how the library frames a batch, and how any plain entry comes apart again.
+//! Records as the library gives and takes them. How they lie in entries is `thetis_types`'.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use thetis_types::{Entry, EntryFormat, Offset, StoredEntry};
+use bytes::Bytes;
+use thetis_types::{Entry, Offset, StoredEntry};
 
 use crate::error::Error;
-
-/// Bytes in front of each record of a batch: its length, u32, little-endian.
-const LENGTH_BYTES: usize = 4;
 
 /// One record as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +18,7 @@ pub struct Record {
 
 /// An entry of one record.
 pub(crate) fn single(value: Bytes, timestamp_ms: i64) -> Entry {
-    Entry {
-        record_count: 1,
-        max_timestamp: timestamp_ms,
-        format: EntryFormat::Record,
-        payload: value,
-    }
+    Entry::of_record(value, timestamp_ms)
 }
 
 /// An entry of several records, committed whole or not at all.
@@ -34,96 +26,18 @@ pub(crate) fn batch<T: AsRef<[u8]>>(
     values: impl IntoIterator<Item = T>,
     timestamp_ms: i64,
 ) -> Result<Entry, Error> {
-    let mut payload = BytesMut::new();
-    let mut record_count = 0_u32;
-    for value in values {
-        let value = value.as_ref();
-        let length =
-            u32::try_from(value.len()).map_err(|_| Error::RecordTooLarge { bytes: value.len() })?;
-        payload.reserve(LENGTH_BYTES + value.len());
-        payload.put_u32_le(length);
-        payload.put_slice(value);
-        record_count = record_count.checked_add(1).ok_or(Error::TooManyRecords)?;
-    }
-    if record_count == 0 {
-        return Err(Error::EmptyBatch);
-    }
-    Ok(Entry {
-        record_count,
-        max_timestamp: timestamp_ms,
-        format: EntryFormat::Records,
-        payload: payload.freeze(),
-    })
+    Ok(Entry::of_records(values, timestamp_ms)?)
 }
 
 /// The records of an entry from `from` on, as slices of it.
 pub(crate) fn of_entry(entry: StoredEntry, from: Offset) -> Result<Vec<Record>, Error> {
     let timestamp_ms = entry.max_timestamp;
-    match entry.format {
-        EntryFormat::Record => {
-            Ok(vec![Record { offset: entry.base_offset, timestamp_ms, value: entry.payload }])
-        }
-        EntryFormat::Records => {
-            let damaged = Error::Framing { offset: entry.base_offset };
-            let mut rest = entry.payload;
-            let mut records = Vec::new();
-            for index in 0..u64::from(entry.record_count) {
-                if rest.len() < LENGTH_BYTES {
-                    return Err(damaged);
-                }
-                let length = rest.get_u32_le() as usize;
-                if rest.len() < length {
-                    return Err(damaged);
-                }
-                let value = rest.split_to(length);
-                let offset = entry.base_offset.plus(index);
-                if offset >= from {
-                    records.push(Record { offset, timestamp_ms, value });
-                }
-            }
-            if rest.is_empty() { Ok(records) } else { Err(damaged) }
-        }
-        EntryFormat::KafkaBatch => Err(Error::Foreign { offset: entry.base_offset }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use thetis_types::{AttemptId, Epoch, HeadVersion};
-
-    use super::*;
-
-    fn stored(entry: Entry) -> StoredEntry {
-        StoredEntry {
-            base_offset: Offset(7),
-            record_count: entry.record_count,
-            epoch: Epoch(0),
-            version: HeadVersion(1),
-            max_timestamp: entry.max_timestamp,
-            attempt: AttemptId::NONE,
-            format: entry.format,
-            payload: entry.payload,
+    let mut records = Vec::new();
+    for record in entry.records()? {
+        let (offset, value) = record?;
+        if offset >= from {
+            records.push(Record { offset, timestamp_ms, value });
         }
     }
-
-    #[test]
-    fn a_batch_comes_apart_from_any_record_on() {
-        let entry = stored(batch(["a", "", "ccc"], 5).unwrap());
-        let all = of_entry(entry.clone(), Offset(7)).unwrap();
-        let values: Vec<&[u8]> = all.iter().map(|record| &record.value[..]).collect();
-        assert_eq!(values, [&b"a"[..], b"", b"ccc"]);
-        let rest = of_entry(entry, Offset(9)).unwrap();
-        assert_eq!(rest.len(), 1);
-        assert_eq!(rest[0].offset, Offset(9));
-    }
-
-    #[test]
-    fn wrong_framing_is_an_error_at_every_cut() {
-        let entry = stored(batch(["a", "bb"], 5).unwrap());
-        for cut in 0..entry.payload.len() {
-            let cut = StoredEntry { payload: entry.payload.slice(..cut), ..entry.clone() };
-            assert!(matches!(of_entry(cut, Offset(7)), Err(Error::Framing { .. })));
-        }
-        assert!(matches!(batch(Vec::<&[u8]>::new(), 0), Err(Error::EmptyBatch)));
-    }
+    Ok(records)
 }

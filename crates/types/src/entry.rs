@@ -11,7 +11,8 @@ use crate::{AttemptId, Epoch, HeadVersion, Offset, OffsetRange};
 pub enum EntryFormat {
     /// The record itself; such an entry covers one offset.
     Record = 1,
-    /// Records in the library's own framing: for each, length (u32, little-endian) and bytes.
+    /// Plain records, framed as [`Entry::of_records`] does: for each, length (u32, little-endian) and
+    /// bytes.
     Records = 2,
     /// One Kafka RecordBatch, magic 2, as received.
     KafkaBatch = 3,

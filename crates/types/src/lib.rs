@@ -19,6 +19,7 @@ mod head;
 mod ids;
 pub mod limits;
 mod profile;
+mod records;
 pub mod spelling;
 
 pub use durability::Durability;
@@ -27,3 +28,4 @@ pub use error::{ErrorKind, Outcome};
 pub use head::{Head, Receipt};
 pub use ids::{AttemptId, Epoch, HeadVersion, Offset, OffsetRange, StreamId};
 pub use profile::Profile;
+pub use records::{BatchError, Records, SplitError};

@@ -13,6 +13,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("thetis-stream", &["thetis-types", "thetis-object", "thetis-meta", "thetis-wal"]),
     ("thetis-catalog", &["thetis-types", "thetis-meta", "thetis-stream"]),
     ("thetis-cursor", &["thetis-types", "thetis-meta", "thetis-stream"]),
+    ("thetis-net", &[]),
     ("thetis-kafka", FRONT),
     ("thetis-pulsar", FRONT),
     ("thetis-text", FRONT),
@@ -30,8 +31,14 @@ const TABLE: &[(&str, &[&str])] = &[
 
 /// A front knows one protocol and nothing of storage. It keeps small records of its own, such as
 /// the next producer id, in metadata.
-const FRONT: &[&str] =
-    &["thetis-types", "thetis-meta", "thetis-stream", "thetis-catalog", "thetis-cursor"];
+const FRONT: &[&str] = &[
+    "thetis-types",
+    "thetis-meta",
+    "thetis-stream",
+    "thetis-catalog",
+    "thetis-cursor",
+    "thetis-net",
+];
 /// What puts the core together.
 const CORE: &[&str] = &[
     "thetis-types",
@@ -53,6 +60,7 @@ const ANY: &[&str] = &[
     "thetis-stream",
     "thetis-catalog",
     "thetis-cursor",
+    "thetis-net",
     "thetis-kafka",
     "thetis-pulsar",
     "thetis-text",

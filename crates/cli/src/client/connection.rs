@@ -3,19 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustls::ClientConfig;
 use thetis_kafka::wire::{
     ApiKey, ApiVersionsRequest, Call, ErrorCode, FRAME_BYTES_MAX, FrameError, decode_response,
     encode_request,
 };
 
+use super::ANSWER_WAIT;
 use super::error::ClientError;
-use super::{ANSWER_WAIT, CONNECT_WAIT};
 use crate::config::value::Address;
+use crate::socket::Socket;
 
 /// What this client calls itself.
 const CLIENT_ID: &str = "thetis-cli";
@@ -23,7 +25,7 @@ const CLIENT_ID: &str = "thetis-cli";
 /// A connection on which nothing is under way.
 pub(super) struct Connection {
     address: Address,
-    stream: TcpStream,
+    stream: Socket,
     correlation_id: i32,
     /// Versions the server speaks, by API number.
     versions: BTreeMap<i16, RangeInclusive<i16>>,
@@ -31,12 +33,13 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects and asks what the server speaks.
-    pub(super) fn open(address: &Address) -> Result<Connection, ClientError> {
+    pub(super) fn open(
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Connection, ClientError> {
         let unreachable =
             |error| ClientError::Unreachable { address: address.clone(), error, named_by: None };
-        let stream = dial(address).map_err(unreachable)?;
-        stream.set_nodelay(true).map_err(unreachable)?;
-        stream.set_write_timeout(Some(ANSWER_WAIT)).map_err(unreachable)?;
+        let stream = Socket::connect(address, tls).map_err(unreachable)?;
         let mut connection = Connection {
             address: address.clone(),
             stream,
@@ -96,10 +99,10 @@ impl Connection {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let segments = encode_request(version, self.correlation_id, Some(CLIENT_ID), request)
             .map_err(|error| ClientError::Encode { api: R::API, error })?;
+        let deadline = self.stream.set_timeouts(Some(ANSWER_WAIT + wait), Some(ANSWER_WAIT));
+        deadline.map_err(|error| self.lost(R::API, error))?;
         let sent = segments.iter().try_for_each(|segment| self.stream.write_all(segment));
         sent.map_err(|error| self.lost(R::API, error))?;
-        let deadline = self.stream.set_read_timeout(Some(ANSWER_WAIT + wait));
-        deadline.map_err(|error| self.lost(R::API, error))?;
         let frame = self.read_frame(R::API)?;
         let (found, answer) = decode_response::<R>(version, frame).map_err(|error| {
             ClientError::Garbled { address: self.address.clone(), api: R::API, error }
@@ -145,16 +148,4 @@ impl Connection {
         };
         ClientError::Lost { address: self.address.clone(), api, error }
     }
-}
-
-/// Tries each address a name stands for; the last failure is the one told.
-fn dial(address: &Address) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
-    for candidate in (address.host.as_str(), address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&candidate, CONNECT_WAIT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }

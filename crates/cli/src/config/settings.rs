@@ -111,6 +111,17 @@ settings! {
         key: "kafka.advertised", flag: "kafka-advertised", default: "listen",
     }
 
+    /// PEM file with the Kafka listener's certificate and those that signed it; set with
+    /// kafka.tls_key_file. Empty: nothing is encrypted.
+    kafka_tls_certificate_file: OptionalFile {
+        key: "kafka.tls_certificate_file", flag: "kafka-tls-certificate-file", default: "",
+    }
+
+    /// PEM file with the key of that certificate.
+    kafka_tls_key_file: OptionalFile {
+        key: "kafka.tls_key_file", flag: "kafka-tls-key-file", default: "",
+    }
+
     /// Address the text listener accepts on; empty for none. Port 0 lets the kernel choose.
     text_listen: Listen { key: "text.listen", flag: "text", default: "" }
 
@@ -118,6 +129,17 @@ settings! {
     /// the listener.
     text_token_file: OptionalFile {
         key: "text.token_file", flag: "text-token-file", default: "",
+    }
+
+    /// PEM file with the text listener's certificate and those that signed it; set with
+    /// text.tls_key_file. Empty: nothing is encrypted.
+    text_tls_certificate_file: OptionalFile {
+        key: "text.tls_certificate_file", flag: "text-tls-certificate-file", default: "",
+    }
+
+    /// PEM file with the key of that certificate.
+    text_tls_key_file: OptionalFile {
+        key: "text.tls_key_file", flag: "text-tls-key-file", default: "",
     }
 
     /// Size of one journal file. Larger files cost fewer switches and give space back later.

@@ -2,32 +2,40 @@
 //! ends the program.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use rustls::ClientConfig;
 use thetis_text::wire::{LENGTH_BYTES, frame};
 
 use crate::config::value::Address;
 use crate::exit::{Exit, Failure};
+use crate::socket::Socket;
 
 /// Bytes read at a time, so that memory follows what arrives and not what is announced.
 const READ_BYTES: u64 = 1 << 20;
 
 /// A connection.
 pub(super) struct Client {
-    socket: TcpStream,
+    socket: Socket,
 }
 
 impl Client {
     /// Connects, and asks for the large limit of requests.
-    pub(super) fn connect(address: &Address) -> Result<Client, Failure> {
-        let unreachable =
-            |error| Failure::new(Exit::Unreachable, format!("no server at {address}: {error}"));
-        let socket =
-            TcpStream::connect((address.host.as_str(), address.port)).map_err(unreachable)?;
-        socket.set_nodelay(true).map_err(unreachable)?;
+    pub(super) fn connect(
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Client, Failure> {
+        let socket = Socket::connect(address, tls).map_err(|error| {
+            Failure::new(Exit::Unreachable, format!("no server at {address}: {error}"))
+        })?;
         let mut client = Client { socket };
-        client.ask(b"HELLO")?;
+        let reply = client.ask(b"HELLO")?;
+        if reply.starts_with(b"ERR unauthenticated") {
+            let reply = String::from_utf8_lossy(&reply).into_owned();
+            let failure = Failure::new(Exit::Failed, format!("{address} answers: {reply}"));
+            return Err(failure.hint("name the authority of its certificate: --tls-ca FILE"));
+        }
         Ok(client)
     }
 
@@ -37,7 +45,8 @@ impl Client {
         if request.is_empty() || u32::try_from(request.len()).is_err() {
             return Err(Failure::new(Exit::Usage, "a request of no bytes, or of over 4 GiB"));
         }
-        self.socket.write_all(&frame(request)).map_err(|error| broken(&error))?;
+        let sent = self.socket.write_all(&frame(request)).and_then(|()| self.socket.flush());
+        sent.map_err(|error| broken(&error))?;
         self.receive()
     }
 
@@ -48,7 +57,7 @@ impl Client {
         let mut left = u64::from(u32::from_le_bytes(length));
         let mut body = Vec::new();
         while left > 0 {
-            let mut part = (&self.socket).take(left.min(READ_BYTES));
+            let mut part = (&mut self.socket).take(left.min(READ_BYTES));
             let read = part.read_to_end(&mut body).map_err(|error| broken(&error))? as u64;
             if read == 0 {
                 return Err(broken(&std::io::ErrorKind::UnexpectedEof.into()));

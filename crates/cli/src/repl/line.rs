@@ -61,7 +61,7 @@ pub(super) fn help() -> String {
         };
         text.push_str(&format!("{} {arguments}\n    {}\n", spec.word, spec.about));
     }
-    text.push_str("A <place> is an offset, start or end.\nhelp, quit\n");
+    text.push_str("A <place> is an offset, start or end.\nFOLLOW prints until the topic is gone or Ctrl-C.\nhelp, quit\n");
     text
 }
 

@@ -21,15 +21,21 @@ pub(super) fn reply(request: &[u8], body: &Bytes, is_json: bool) -> String {
     }
     match &found {
         Some(_) => offsets.map(|(at, value)| format!("{at:>8}  {}\n", text(value))).collect(),
-        None => format!("{}\n", text(body)),
+        None => match json_of(body) {
+            Some(value) => format!("{value:#}\n"),
+            None => format!("{}\n", text(body)),
+        },
     }
+}
+
+/// A reply that is JSON, as STATE and METRICS answer.
+fn json_of(body: &Bytes) -> Option<Value> {
+    if body.starts_with(b"{") { serde_json::from_slice(body).ok() } else { None }
 }
 
 /// Status and rest; a reply that is JSON already stays what it is.
 fn plain(body: &Bytes) -> Value {
-    if body.starts_with(b"{")
-        && let Ok(value) = serde_json::from_slice::<Value>(body)
-    {
+    if let Some(value) = json_of(body) {
         return json!({ "status": "OK", "value": value });
     }
     let end = body.iter().position(|byte| *byte == b' ' || *byte == b'\n').unwrap_or(body.len());
@@ -91,6 +97,7 @@ mod tests {
             shown("READ t 4", b"OK 4 5 1\n\xff", true),
             "{\"next\":5,\"records\":[{\"offset\":4,\"value_hex\":\"ff\"}],\"status\":\"OK\"}\n"
         );
+        assert_eq!(shown("STATE t", b"{\"end\":3}", false), "{\n  \"end\": 3\n}\n");
         assert_eq!(shown("GET t", b"EMPTY", true), "{\"status\":\"EMPTY\"}\n");
         assert_eq!(shown("GET t", b"OK a b", true), "{\"status\":\"OK\",\"value\":\"a b\"}\n");
         assert_eq!(

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thetis::{Options, SystemClock, Thetis};
-use thetis_kafka::{Broker, Server};
+use thetis_kafka::Broker;
+use thetis_net::tls::Tls;
 use thetis_text::Front;
 use thetis_types::clock::Clock;
 use tokio::net::TcpListener;
@@ -62,24 +63,25 @@ impl Node {
     pub(super) async fn start(settings: &Settings) -> Result<Node, Failure> {
         let (listener, bound) = bind(&settings.kafka_listen, "kafka").await?;
         let advertised = advertised(settings, bound);
+        let kafka_settings = kafka_settings(settings, &advertised)?;
         let text = match &settings.text_listen {
             Listen::Off => None,
-            Listen::At(address) => Some((bind(address, "text").await?, token(settings)?)),
+            Listen::At(address) => Some((bind(address, "text").await?, text_settings(settings)?)),
         };
         let thetis = open(settings)?;
-        let broker = Broker::open(thetis.catalog().clone(), front(settings, &advertised))
+        let broker = Broker::open(thetis.catalog().clone(), kafka_settings)
             .map_err(|error| Failure::new(Exit::Failed, format!("the Kafka front: {error}")))?;
         let text_bound = text.as_ref().map(|((_, bound), _)| *bound);
         let (stop, stopped) = watch::channel(false);
         let text = match text {
             None => None,
-            Some(((listener, bound), token)) => {
-                let front = text_front(&thetis, bound, token)?;
-                let server = thetis_text::Server::new(listener, front.clone());
-                Some(Text { front, server: tokio::spawn(server.run(stopped.clone())) })
+            Some(((listener, bound), settings)) => {
+                let front = text_front(&thetis, bound, settings)?;
+                let server = thetis_text::serve(front.clone(), listener, stopped.clone());
+                Some(Text { front, server: tokio::spawn(server) })
             }
         };
-        let kafka = tokio::spawn(Server::new(listener, broker.clone()).run(stopped.clone()));
+        let kafka = tokio::spawn(thetis_kafka::serve(broker.clone(), listener, stopped.clone()));
         let upkeep = tokio::spawn(keep_up(thetis.clone(), stopped));
         let io_path = thetis.journal().io_path().to_string();
         let facts = Facts { kafka: bound, advertised, text: text_bound, io_path };
@@ -209,15 +211,19 @@ fn open(settings: &Settings) -> Result<Thetis, Failure> {
 }
 
 /// What the settings mean to the Kafka front.
-fn front(settings: &Settings, advertised: &Address) -> thetis_kafka::Settings {
+fn kafka_settings(
+    settings: &Settings,
+    advertised: &Address,
+) -> Result<thetis_kafka::Settings, Failure> {
     let mut front = thetis_kafka::Settings {
         advertised: (advertised.host.clone(), advertised.port),
         default_partitions: settings.topic_partitions,
         auto_create_topics: settings.topic_auto_create,
+        tls: tls(&settings.kafka_tls_certificate_file, &settings.kafka_tls_key_file)?,
         ..thetis_kafka::Settings::default()
     };
     front.groups.initial_rebalance_delay = settings.group_rebalance_delay;
-    front
+    Ok(front)
 }
 
 /// Retention, reclaim and lapsed leases, until the node stops.
@@ -275,17 +281,31 @@ fn token(settings: &Settings) -> Result<Option<String>, Failure> {
     Ok(Some(token.to_owned()))
 }
 
+/// What the settings mean to the text front.
+fn text_settings(settings: &Settings) -> Result<thetis_text::Settings, Failure> {
+    Ok(thetis_text::Settings {
+        token: token(settings)?,
+        tls: tls(&settings.text_tls_certificate_file, &settings.text_tls_key_file)?,
+        ..thetis_text::Settings::default()
+    })
+}
+
+/// A listener's certificate, if it has one.
+fn tls(certificate: &OptionalFile, key: &OptionalFile) -> Result<Option<Tls>, Failure> {
+    let (OptionalFile(Some(certificate)), OptionalFile(Some(key))) = (certificate, key) else {
+        return Ok(None);
+    };
+    let tls = tokio::task::block_in_place(|| Tls::from_files(certificate, key));
+    tls.map(Some).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
+
 /// The text front over the topics of an opened directory.
 fn text_front(
     thetis: &Thetis,
     bound: SocketAddr,
-    token: Option<String>,
+    settings: thetis_text::Settings,
 ) -> Result<Arc<Front>, Failure> {
-    let settings = thetis_text::Settings {
-        address: bound.to_string(),
-        token,
-        ..thetis_text::Settings::default()
-    };
+    let settings = thetis_text::Settings { address: bound.to_string(), ..settings };
     let opened = tokio::task::block_in_place(|| Front::open(thetis.catalog().clone(), settings));
     opened.map_err(|error| Failure::new(Exit::Failed, format!("the text front: {error}")))
 }
