@@ -14,7 +14,7 @@ use thetis_types::{AttemptId, Durability, Entry, Epoch, HeadVersion, Offset, Str
 use crate::disk::{Disk, File, IoChoice, IoPath};
 use crate::error::{FlushError, OpenError};
 use crate::files::{Handles, JournalFile};
-use crate::flush::Then;
+use crate::flush::{Leader, Then};
 use crate::format::block_ceil;
 use crate::format::file::FileHeader;
 use crate::index::{Stream, Streams};
@@ -368,7 +368,7 @@ impl Threads {
             condvar.notify_all();
         }
         // Nobody will lead any more: tell those who wait for callbacks.
-        self.shared.tell(writer);
+        self.shared.tell(writer, Leader::Serves);
         let me = thread::current().id();
         for handle in std::mem::take(&mut *self.handles.lock()) {
             // A callback may drop the last handle on one of these threads.
