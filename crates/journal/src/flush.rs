@@ -361,7 +361,7 @@ impl Shared {
         let outcome = self.carry_out(&plan);
         let took = self.disk.elapsed().saturating_sub(began);
         let mut writer = self.writer.lock();
-        if let How::Direct(_) = plan.how {
+        if plan.how != How::Handed {
             writer.gather.flushed(took);
         }
         writer.finish(&plan, outcome);

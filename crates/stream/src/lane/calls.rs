@@ -15,6 +15,9 @@ use thetis_wal::{FlushError, Position};
 /// next flush begins before the call for the last.
 const OWED_MAX: usize = 3;
 
+/// Places for those who wait that are kept while nobody does.
+const WAITING_KEPT: usize = 64;
+
 #[derive(Default)]
 pub(super) struct Calls {
     /// Appends that end here or before are answered.
@@ -76,6 +79,9 @@ impl Calls {
             None => inner.waiting.partition_point(|(other, _)| *other <= end),
         };
         let woken: Vec<_> = inner.waiting.drain(..passed).collect();
+        if inner.waiting.is_empty() {
+            inner.waiting.shrink_to(WAITING_KEPT);
+        }
         drop(inner);
         for (_, waker) in woken {
             waker.wake();
