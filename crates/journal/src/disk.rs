@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use crate::mapping::Mapping;
 
@@ -47,6 +48,8 @@ impl fmt::Display for IoPath {
 /// What a write promises when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
+    /// Nothing before [`File::sync`]; taken around the page cache where writes are direct.
+    Nothing,
     /// The bytes are with the operating system and survive the process.
     Handed,
     /// The bytes survive loss of power. Says nothing about earlier handed bytes elsewhere.
@@ -106,6 +109,11 @@ pub trait Disk: Send + Sync {
     fn choose_io(&self, choice: IoChoice) -> io::Result<IoPath>;
     /// An unpredictable number, for the ids of files.
     fn random(&self) -> u64;
+    /// Time since a fixed point; nothing but how long a flush is held back depends on it. It may
+    /// stand still.
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// An open file.
@@ -120,7 +128,7 @@ pub trait File: Send + Sync {
     /// # Errors
     /// Of the device; `StorageFull` without room.
     fn write_at(&self, parts: &[io::IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()>;
-    /// Makes everything handed so far durable, length included.
+    /// Makes everything written so far durable, length included.
     ///
     /// # Errors
     /// Of the device. After one, nothing handed before may be taken for durable.
@@ -151,6 +159,15 @@ pub trait File: Send + Sync {
     /// # Errors
     /// `UnexpectedEof` when the file ends before.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()>;
+    /// `bytes` bytes from byte `at`, in memory of their own.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    fn read_vec(&self, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut into = vec![0; bytes];
+        self.read_at(&mut into, at)?;
+        Ok(into)
+    }
     /// Bytes of the file.
     ///
     /// # Errors
@@ -173,7 +190,5 @@ pub trait File: Send + Sync {
 /// Reads `bytes` bytes from `at` into memory of their own. The caller has checked that they are
 /// within the file.
 pub(crate) fn read_vec(file: &dyn File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
-    let mut into = vec![0; crate::format::mem(bytes)];
-    file.read_at(&mut into, at)?;
-    Ok(into)
+    file.read_vec(at, crate::format::mem(bytes))
 }

@@ -22,10 +22,6 @@ use crate::format::{BLOCK, block_floor, mem};
 use crate::journal::Shared;
 use crate::writer::Writer;
 
-/// How often the leader of a flush steps back for those the last flush served. A step costs a
-/// microsecond when nobody else can run, a flush a hundred.
-const GATHER_YIELDS_MAX: u32 = 3;
-
 /// The longest that a full file waits for a flush that nobody asks for.
 const FULL_FILE_WAIT: Duration = Duration::from_millis(10);
 
@@ -57,12 +53,45 @@ enum Who {
 struct Parked {
     thread: Thread,
     told: AtomicU8,
+    /// Sleeps for a time only, to flush when nobody else comes.
+    watches: bool,
 }
 
 const SLEEP: u8 = 0;
 const REACHED: u8 = 1;
 /// Look again: lead a flush, or learn of a failure.
 const LOOK: u8 = 2;
+
+impl Parked {
+    fn tell(&self, what: u8) {
+        self.told.store(what, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    /// Sleeps until told, or for `most`; then it says [`SLEEP`].
+    fn sleep(&self, most: Option<Duration>) -> u8 {
+        loop {
+            match (self.told.load(Ordering::Acquire), most) {
+                (SLEEP, None) => thread::park(),
+                // Awake too early it flushes too early, which is as right.
+                (SLEEP, Some(most)) => {
+                    thread::park_timeout(most);
+                    return self.told.load(Ordering::Acquire);
+                }
+                (told, _) => return told,
+            }
+        }
+    }
+}
+
+/// Who does a flush.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leader {
+    /// Somebody who waits for it, and is likely to append again.
+    Waits,
+    /// A thread of our own.
+    Serves,
+}
 
 /// What one flush does.
 struct Plan {
@@ -212,10 +241,16 @@ impl Writer {
         }
     }
 
-    /// Whether fewer wait than the last flush served: the others were told a moment ago and are
-    /// likely to append again.
-    fn expects_more(&self) -> bool {
-        self.flights.is_empty() && self.waiters.len() < self.served
+    /// Takes a thread whose time was up off the queue, unless it was told something meanwhile, and
+    /// waits for nobody any more.
+    fn give_up(&mut self, parked: &Arc<Parked>) {
+        let is_it =
+            |waiter: &Waiter| matches!(&waiter.who, Who::Thread(it) if Arc::ptr_eq(it, parked));
+        if let Some(place) = self.waiters.iter().position(is_it) {
+            self.waiters.remove(place);
+            self.gather.watched = false;
+            self.gather.give_up();
+        }
     }
 
     fn failure(&self) -> Option<FlushError> {
@@ -246,8 +281,10 @@ impl Shared {
         if self.is_reached(at, level) {
             return Ok(());
         }
-        let mut gathered = 0;
         let mut writer = self.writer.lock();
+        if level == Durability::Disk {
+            writer.gather.came();
+        }
         loop {
             if writer.reached(at, level) {
                 // Led by nobody, perhaps instead of somebody: pass the lead on.
@@ -257,31 +294,35 @@ impl Shared {
             if let Some(failure) = writer.failure() {
                 return Err(failure);
             }
+            let mut held = None;
             if writer.may_start(at, level, self.options.flushes_in_flight_max) {
-                if level == Durability::Disk
-                    && gathered < GATHER_YIELDS_MAX
-                    && writer.expects_more()
-                {
-                    // Those the last flush served are about to append again: let them.
-                    gathered += 1;
-                    MutexGuard::unlocked(&mut writer, thread::yield_now);
+                held = match level {
+                    Durability::Disk => writer.gather.held(self.disk.elapsed()),
+                    _ => None,
+                };
+                if held.is_none() {
+                    writer = self.flush(writer, level, Leader::Waits);
                     continue;
                 }
-                writer = self.flush(writer, level);
-                continue;
             }
-            let parked = Arc::new(Parked { thread: thread::current(), told: AtomicU8::new(SLEEP) });
+            // One of those who could flush looks again in time; the last to come needs none.
+            let until = held.filter(|_| !std::mem::replace(&mut writer.gather.watched, true));
+            let parked = Arc::new(Parked {
+                thread: thread::current(),
+                told: AtomicU8::new(SLEEP),
+                watches: until.is_some(),
+            });
             let who = Who::Thread(Arc::clone(&parked));
             writer.waiters.push_back(Waiter { at, level, who });
             drop(writer);
-            loop {
-                match parked.told.load(Ordering::Acquire) {
-                    REACHED => return Ok(()),
-                    LOOK => break,
-                    _ => thread::park(),
+            match parked.sleep(until) {
+                REACHED => return Ok(()),
+                LOOK => writer = self.writer.lock(),
+                _ => {
+                    writer = self.writer.lock();
+                    writer.give_up(&parked);
                 }
             }
-            writer = self.writer.lock();
         }
     }
 
@@ -315,13 +356,19 @@ impl Shared {
         &'a self,
         mut writer: MutexGuard<'a, Writer>,
         level: Durability,
+        leader: Leader,
     ) -> MutexGuard<'a, Writer> {
         let plan = writer.start(level, self.options.flushes_in_flight_max);
         drop(writer);
+        let began = self.disk.elapsed();
         let outcome = self.carry_out(&plan);
+        let took = self.disk.elapsed().saturating_sub(began);
         let mut writer = self.writer.lock();
+        if plan.how != How::Handed {
+            writer.gather.flushed(took);
+        }
         writer.finish(&plan, outcome);
-        self.tell(writer);
+        self.tell(writer, leader);
         self.writer.lock()
     }
 
@@ -380,7 +427,7 @@ impl Shared {
     }
 
     /// Tells everybody whose time has come, and somebody to lead the next flush.
-    pub(crate) fn tell(&self, mut writer: MutexGuard<'_, Writer>) {
+    pub(crate) fn tell(&self, mut writer: MutexGuard<'_, Writer>, leader: Leader) {
         let failure = writer.failure();
         let mut wake = Vec::new();
         let mut left = std::mem::take(&mut writer.waiters);
@@ -409,15 +456,22 @@ impl Shared {
             .collect();
         writer.waiters = left;
         writer.ready = ready;
-        writer.served = wake.len();
-        wake.extend(self.pick_leader(&mut writer).map(|parked| (parked, LOOK)));
+        let left = writer.waiters.len();
+        let served = wake.len() + usize::from(leader == Leader::Waits);
+        writer.gather.served(served, left, self.disk.elapsed());
+        let next = self.pick_leader(&mut writer);
+        let watcher = wake.iter().map(|(parked, _)| parked).chain(&next).any(|it| it.watches);
+        writer.gather.watched &= !watcher;
         if !writer.unsealed.is_empty() {
             self.seal.notify_one();
         }
         MutexGuard::unlocked(&mut writer, || {
+            // First the one the device waits for.
+            if let Some(parked) = next {
+                parked.tell(LOOK);
+            }
             for (parked, what) in wake {
-                parked.told.store(what, Ordering::Release);
-                parked.thread.unpark();
+                parked.tell(what);
             }
         });
         self.drain(writer);
@@ -443,8 +497,8 @@ impl Shared {
 
     fn pass_lead(&self, writer: &mut Writer) {
         if let Some(parked) = self.pick_leader(writer) {
-            parked.told.store(LOOK, Ordering::Release);
-            parked.thread.unpark();
+            writer.gather.watched &= !parked.watches;
+            parked.tell(LOOK);
         }
     }
 
@@ -477,7 +531,7 @@ impl Shared {
                 .find(|waiter| writer.may_start(waiter.at, waiter.level, max))
                 .map(|waiter| waiter.level);
             match level {
-                Some(level) => writer = self.flush(writer, level),
+                Some(level) => writer = self.flush(writer, level, Leader::Serves),
                 None => self.lead.wait(&mut writer),
             }
         }
@@ -521,10 +575,10 @@ impl Shared {
                     .try_for_each(|(start, stop, file)| self.sync(&(file, start, stop)));
                 writer = self.writer.lock();
                 writer.finish_sync(end, outcome);
-                self.tell(writer);
+                self.tell(writer, Leader::Serves);
                 writer = self.writer.lock();
             } else if writer.may_start(writer.end, Durability::Disk, 1) {
-                writer = self.flush(writer, Durability::Disk);
+                writer = self.flush(writer, Durability::Disk, Leader::Serves);
             }
         }
     }

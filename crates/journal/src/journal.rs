@@ -14,13 +14,13 @@ use thetis_types::{AttemptId, Durability, Entry, Epoch, HeadVersion, Offset, Str
 use crate::disk::{Disk, File, IoChoice, IoPath};
 use crate::error::{FlushError, OpenError};
 use crate::files::{Handles, JournalFile};
-use crate::flush::Then;
+use crate::flush::{Leader, Then};
 use crate::format::block_ceil;
 use crate::format::file::FileHeader;
 use crate::index::{Stream, Streams};
 use crate::marks::Marks;
 use crate::recover::{self, Recovery};
-use crate::worker::{self, Use};
+use crate::worker::{self, Pace, Use};
 use crate::writer::{Next, Writer};
 
 /// Bytes of the first file after an open, unless `file_bytes` is less. Small, so that an open
@@ -180,7 +180,7 @@ impl Journal {
             Writer::new(found.next_sequence, found.next_base, cached, Arc::clone(&marks));
         writer.unsealed = found.unsealed.into();
         let files = RwLock::new(found.files);
-        if let Some(first) = first_file(&*disk, &options, &mut writer)? {
+        if let Some(first) = first_file(&*disk, &options, &mut writer, &marks)? {
             files.write().insert(first.header.sequence, first);
         }
         let shared = Arc::new(Shared {
@@ -306,6 +306,7 @@ fn first_file(
     disk: &dyn Disk,
     options: &Options,
     writer: &mut Writer,
+    marks: &Marks,
 ) -> Result<Option<Arc<JournalFile>>, OpenError> {
     let header = FileHeader {
         id: disk.random(),
@@ -313,7 +314,7 @@ fn first_file(
         base: writer.next_base,
         bytes: options.file_bytes.min(FIRST_FILE_BYTES),
     };
-    match worker::prepare(disk, header, Use::Disk) {
+    match worker::prepare(disk, header, Use::Disk, &Pace::at_once(marks)) {
         Ok(file) => {
             let file = Arc::new(file);
             writer.next_sequence += 1;
@@ -368,7 +369,7 @@ impl Threads {
             condvar.notify_all();
         }
         // Nobody will lead any more: tell those who wait for callbacks.
-        self.shared.tell(writer);
+        self.shared.tell(writer, Leader::Serves);
         let me = thread::current().id();
         for handle in std::mem::take(&mut *self.handles.lock()) {
             // A callback may drop the last handle on one of these threads.

@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod flush;
 mod format;
+mod gather;
 mod index;
 pub mod inspect;
 mod journal;

@@ -26,12 +26,17 @@ impl Marks {
         self.durable.store(durable, Ordering::Release);
     }
 
+    /// Everything before survives loss of power.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
     /// Whether everything before `at` is safe at `level`. `at` was appended: `memory` is reached.
     pub(crate) fn reached(&self, at: u64, level: Durability) -> bool {
         match level {
             Durability::Memory => true,
             Durability::Os => at <= self.handed.load(Ordering::Acquire),
-            Durability::Disk => at <= self.durable.load(Ordering::Acquire),
+            Durability::Disk => at <= self.durable(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thetis_types::{AttemptId, Epoch, HeadVersion, Offset, StoredEntry, StreamId};
 
+use crate::chunk::CHUNK;
 use crate::error::ReadError;
 use crate::files::{JournalFile, Trust};
 use crate::format::footer::Row;
@@ -306,7 +307,9 @@ impl Log {
                 let index = self.stream.index.lock();
                 match index.runs.get(index.seek(next)) {
                     Some(run) if run.record.first <= next => {
-                        view(run, next, (budget.entries - pieces.len()).min(ROWS_MAX))
+                        let entries = (budget.entries - pieces.len()).min(ROWS_MAX);
+                        let bytes = budget.bytes.saturating_sub(bytes);
+                        view_within(run, next, Budget { entries, bytes })
                     }
                     // Committed by the caller's word, yet not here: said, never passed over.
                     _ if pieces.is_empty() => return Err(missing(&self.stream.id, &index, next)),
@@ -340,30 +343,34 @@ impl Log {
     ) -> Result<(), ReadError> {
         let mut rest = pieces;
         while let Some(piece) = rest.first() {
-            let range = piece.row.at..piece.row.at + piece.len(part);
-            if let Some((bytes, trust)) = piece.file.cached(range) {
-                self.check(piece, bytes, trust, &mut take)?;
-                rest = &rest[1..];
-                continue;
-            }
-            let count = together(rest, part);
-            let (group, behind) = rest.split_at(count);
             let start = piece.row.at;
-            let end = group.iter().map(|it| it.row.at + it.len(part)).max().unwrap_or(start);
-            let shared: &Shared = &self.journal.shared;
-            let bytes: Bytes = shared
-                .io(&piece.file)
-                .and_then(|io| crate::disk::read_vec(&*io, start, end - start))
-                .map_err(|error| self.short_or_io(piece, error))?
-                .into();
+            let end_of = |group: &[Piece]| {
+                group.iter().map(|it| it.row.at + it.len(part)).max().unwrap_or(start)
+            };
+            let (near, behind) = rest.split_at(in_one_chunk(rest, part));
+            let (group, behind, bytes, trust) = match piece.file.cached(start..end_of(near)) {
+                Some((bytes, trust)) => (near, behind, bytes, trust),
+                None => {
+                    let (group, behind) = rest.split_at(together(rest, part));
+                    let bytes = self
+                        .read_file(&piece.file, start, end_of(group))
+                        .map_err(|error| self.short_or_io(piece, error))?;
+                    (group, behind, bytes, Trust::Disk)
+                }
+            };
             for piece in group {
                 let from = mem(piece.row.at - start);
                 let bytes = bytes.slice(from..from + mem(piece.len(part)));
-                self.check(piece, bytes, Trust::Disk, &mut take)?;
+                self.check(piece, bytes, trust, &mut take)?;
             }
             rest = behind;
         }
         Ok(())
+    }
+
+    fn read_file(&self, file: &Arc<JournalFile>, start: u64, end: u64) -> io::Result<Bytes> {
+        let shared: &Shared = &self.journal.shared;
+        Ok(crate::disk::read_vec(&*shared.io(file)?, start, end - start)?.into())
     }
 
     fn short_or_io(&self, piece: &Piece, error: io::Error) -> ReadError {
@@ -420,12 +427,24 @@ struct Budget {
 /// Rows of `run` from the one that contains `from` on, at most `max` of them when they are in
 /// memory; copied, so that the lock is short.
 pub(crate) fn view(run: &Run, from: Offset, max: usize) -> RunView {
+    view_within(run, from, Budget { entries: max, bytes: u64::MAX })
+}
+
+/// [`view`] of no more rows than `budget` needs.
+fn view_within(run: &Run, from: Offset, budget: Budget) -> RunView {
     let (rows, skipped) = match &run.rows {
         Rows::Footer => (Vec::new(), 0),
         Rows::Memory(rows) => {
             let skip = rows.partition_point(|row| row.end() <= from);
-            let take = (rows.len() - skip).min(max);
-            (rows[skip..skip + take].to_vec(), skip)
+            let rows = &rows[skip..];
+            let mut bytes = 0_u64;
+            let needed = rows.iter().take(budget.entries).take_while(|row| {
+                let needed = bytes <= budget.bytes;
+                bytes = bytes.saturating_add(u64::from(row.payload_bytes));
+                needed
+            });
+            let take = needed.count();
+            (rows[..take].to_vec(), skip)
         }
     };
     let run = Run {
@@ -449,6 +468,19 @@ fn within(rows: &[Row], from: Offset, until: Offset) -> &[Row] {
     let start = rows.partition_point(|row| row.end() <= from);
     let stop = rows.partition_point(|row| row.base < until);
     &rows[start..stop.max(start)]
+}
+
+/// How many of `pieces` lie in one chunk, in order; one, wherever the first lies.
+fn in_one_chunk(pieces: &[Piece], part: Part) -> usize {
+    let first = &pieces[0];
+    let chunk_end = (first.row.at / CHUNK as u64 + 1) * CHUNK as u64;
+    let inside = pieces[1..].iter().take_while(|piece| {
+        Arc::ptr_eq(&piece.file, &first.file)
+            && piece.row.at >= first.row.at
+            && piece.row.at + piece.len(part) <= chunk_end
+    });
+    // A first that crosses the border is looked for alone.
+    if first.row.at + first.len(part) > chunk_end { 1 } else { 1 + inside.count() }
 }
 
 /// How many of `pieces` to fetch in one read.

@@ -27,6 +27,7 @@ use crate::flush::{Callback, Flight, Waiter};
 use crate::format::file::FRAMES_AT;
 use crate::format::frame::{self, FrameHeader, HEADER, Salt, frame_at};
 use crate::format::{BLOCK, block_ceil, mem};
+use crate::gather::Gather;
 use crate::marks::Marks;
 
 /// Chunks kept for reuse; the rest goes back to the allocator.
@@ -81,8 +82,7 @@ pub(crate) struct Writer {
     pub(crate) waiters: VecDeque<Waiter>,
     pub(crate) ready: VecDeque<Callback>,
     pub(crate) draining: bool,
-    /// Threads the last flush served.
-    pub(crate) served: usize,
+    pub(crate) gather: Gather,
     /// The ticker sleeps until somebody appends.
     pub(crate) ticker_idle: bool,
 
@@ -127,7 +127,7 @@ impl Writer {
             waiters: VecDeque::new(),
             ready: VecDeque::new(),
             draining: false,
-            served: 0,
+            gather: Gather::default(),
             ticker_idle: false,
             poisoned: None,
             closed: false,

@@ -3,8 +3,8 @@
 //! wait for the head. Decides nothing itself. A process holds its directory by a lock, and a stream
 //! has one lane, so there is one place that advances its head (law ONE-AUTHORITY).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use event_listener::{Event, EventListener, Listener};
@@ -21,8 +21,10 @@ use crate::store::Shared;
 
 mod acts;
 mod appending;
+mod calls;
 
 pub use appending::Appending;
+use calls::Calls;
 
 /// Headers read at a time while the fate of an attempt is looked up.
 const RECOVER_PAGE_ENTRIES: usize = 1_024;
@@ -89,6 +91,8 @@ pub(crate) struct Lane {
     moved: Arc<Event>,
     /// Serialises the acts that write the stream's record.
     acts: Mutex<()>,
+    /// Appends that nobody blocks for; made with the first, since most streams are idle.
+    calls: OnceLock<Arc<Calls>>,
 }
 
 impl Lane {
@@ -107,6 +111,7 @@ impl Lane {
             durability: AtomicU8::new(durability as u8),
             moved: Arc::default(),
             acts: Mutex::new(()),
+            calls: OnceLock::new(),
         };
         Stream { lane: Arc::new(lane) }
     }

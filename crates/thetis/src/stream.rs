@@ -405,7 +405,7 @@ impl Records {
                 let from = self.at;
                 for entry in entries {
                     self.at = entry.range().end;
-                    self.buffer.extend(records::of_entry(entry, from)?);
+                    records::of_entry(entry, from, &mut self.buffer)?;
                 }
                 Ok(())
             }

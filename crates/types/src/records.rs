@@ -62,13 +62,15 @@ impl Entry {
         values: impl IntoIterator<Item = T>,
         timestamp_ms: i64,
     ) -> Result<Entry, BatchError> {
-        let mut payload = BytesMut::new();
+        // Measured first: one allocation, and nothing is copied twice.
+        let values: Vec<T> = values.into_iter().collect();
+        let bytes = values.iter().map(|value| LENGTH_BYTES + value.as_ref().len()).sum();
+        let mut payload = BytesMut::with_capacity(bytes);
         let mut record_count = 0_u32;
-        for value in values {
+        for value in &values {
             let value = value.as_ref();
             let length = u32::try_from(value.len())
                 .map_err(|_| BatchError::RecordTooLarge { bytes: value.len() })?;
-            payload.reserve(LENGTH_BYTES + value.len());
             payload.put_u32_le(length);
             payload.put_slice(value);
             record_count = record_count.checked_add(1).ok_or(BatchError::TooManyRecords)?;

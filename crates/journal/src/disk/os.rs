@@ -13,7 +13,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::ReadWriteFlags;
 
@@ -30,6 +32,7 @@ pub struct OsDisk {
     path: PathBuf,
     direct: AtomicBool,
     mapped: AtomicBool,
+    opened: Instant,
 }
 
 struct OsFile {
@@ -59,11 +62,13 @@ impl OsDisk {
         Ok(OsDisk::over(path.as_ref()))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the port's engine")]
     fn over(path: &Path) -> OsDisk {
         OsDisk {
             path: path.to_owned(),
             direct: AtomicBool::new(false),
             mapped: AtomicBool::new(false),
+            opened: Instant::now(),
         }
     }
 
@@ -205,13 +210,20 @@ impl Disk for OsDisk {
         }
         u64::from_le_bytes(bytes)
     }
+
+    fn elapsed(&self) -> Duration {
+        self.opened.elapsed()
+    }
 }
 
 impl File for OsFile {
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()> {
         let none = ReadWriteFlags::empty();
         match (promise, &self.direct) {
-            (Promise::Handed, _) => write_all(&self.buffered, parts, at, none),
+            (Promise::Handed, _) | (Promise::Nothing, None) => {
+                write_all(&self.buffered, parts, at, none)
+            }
+            (Promise::Nothing, Some(direct)) => write_all(direct, parts, at, none),
             (Promise::Durable, Some(direct)) => write_all(direct, parts, at, ReadWriteFlags::DSYNC),
             (Promise::Durable, None) => {
                 write_all(&self.buffered, parts, at, none)?;
@@ -248,6 +260,21 @@ impl File for OsFile {
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         self.buffered.read_exact_at(into, at)
+    }
+
+    /// PERF: memory that is filled at once is not filled with zeros first.
+    fn read_vec(&self, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut into = Vec::with_capacity(bytes);
+        while into.len() < bytes {
+            let from = at + into.len() as u64;
+            match rustix::io::pread(&self.buffered, spare_capacity(&mut into), from) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        into.truncate(bytes);
+        Ok(into)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -86,10 +86,12 @@ pub(crate) struct Salt {
 
 impl Salt {
     fn crc(self, header: &[u8]) -> u32 {
-        let mut salt = [0_u8; 16];
-        put(&mut salt, 0, &self.file.to_le_bytes());
-        put(&mut salt, 8, &self.at.to_le_bytes());
-        crc32c::crc32c_append(crc32c::crc32c(&salt), &header[..CRC_AT])
+        const SALT: usize = 16;
+        let mut salted = [0_u8; SALT + CRC_AT];
+        put(&mut salted, 0, &self.file.to_le_bytes());
+        put(&mut salted, 8, &self.at.to_le_bytes());
+        put(&mut salted, SALT, &header[..CRC_AT]);
+        crc32c::crc32c(&salted)
     }
 }
 

@@ -1,15 +1,16 @@
 //! An append under way: waiting for the WAL, as a thread or as a future, and the receipt.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
-use event_listener::{Event, Listener};
-use parking_lot::Mutex;
 use thetis_types::{Durability, Head, OffsetRange, Receipt};
 use thetis_wal::{FlushError, Position};
 
 use super::Lane;
+use super::calls::{Ask, Calls};
 use crate::error::AppendError;
 use crate::invariants;
 use crate::state::Placement;
@@ -32,16 +33,49 @@ enum Step {
     Placed,
     /// Safe when it was placed; the head after that.
     Safe(Head),
-    /// The WAL will call back and leave its answer here.
-    Called(Arc<Slot>),
+    /// The WAL will call back about it, or about a later one.
+    Called,
     /// The answer was taken.
     Done,
 }
 
-#[derive(Default)]
-struct Slot {
-    answer: Mutex<Option<Result<(), FlushError>>>,
-    answered: Event,
+/// Wakes a thread that blocks.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Lane {
+    fn calls(&self) -> &Arc<Calls> {
+        self.calls.get_or_init(Arc::default)
+    }
+
+    /// Has the WAL call back.
+    fn call(self: &Arc<Self>, ask: Ask) {
+        let lane = self.clone();
+        let then = move |result| Lane::called(lane, ask, result);
+        self.shared.wal.when(ask.at, ask.level, Box::new(then));
+    }
+
+    fn called(lane: Arc<Lane>, ask: Ask, result: Result<(), FlushError>) {
+        let (head, advances) = lane.settle_quietly(ask.at, ask.level, result.as_ref());
+        let (calls, moved) = (lane.calls().clone(), lane.moved.clone());
+        // Also when that is safe already: the WAL calls in order, so whoever is answered is
+        // answered by the last call that holds the lane for it.
+        if let Some(next) = calls.called() {
+            lane.call(next);
+        }
+        // Before anyone is told, who waits for the answer or follows the stream: they may drop the
+        // last handle of the store and open its directory again, which this one would still hold.
+        drop(lane);
+        calls.answer(head.end.min(ask.end), result.err());
+        if advances {
+            moved.notify(usize::MAX);
+        }
+    }
 }
 
 impl Appending {
@@ -70,12 +104,12 @@ impl Appending {
     pub fn wait(mut self) -> Result<Receipt, AppendError> {
         match std::mem::replace(&mut self.step, Step::Done) {
             Step::Safe(head) => Ok(self.receipt(head)),
-            Step::Called(slot) => loop {
-                let listener = slot.answered.listen();
-                if let Some(result) = slot.answer.lock().take() {
-                    break self.answer(result);
+            Step::Called => loop {
+                let waker = || Waker::from(Arc::new(Unpark(thread::current())));
+                match self.lane.calls().poll(self.placement.head.end, waker) {
+                    Some(result) => break self.answer(result),
+                    None => thread::park(),
                 }
-                listener.wait();
             },
             Step::Placed | Step::Done => {
                 let result = self.lane.shared.wal.wait(self.at, self.level);
@@ -86,9 +120,13 @@ impl Appending {
     }
 
     fn answer(&self, result: Result<(), FlushError>) -> Result<Receipt, AppendError> {
-        let stream = self.lane.id;
+        let Lane { id: stream, shared, .. } = &*self.lane;
         match result {
-            Err(source) => Err(AppendError::Unknown { stream, source }),
+            // The failure may have been a later append's.
+            Err(_) if shared.wal.reached(self.at, self.level) => {
+                Ok(self.receipt(self.lane.settle(self.at, self.level, Ok(&()))))
+            }
+            Err(source) => Err(AppendError::Unknown { stream: *stream, source }),
             Ok(()) => Ok(self.receipt(self.lane.state.lock().head)),
         }
     }
@@ -109,33 +147,13 @@ impl Appending {
     /// that waits later, or in another order, starts its appends first. Idempotent.
     pub fn start(&mut self) {
         if matches!(self.step, Step::Placed) {
-            self.call();
-        }
-    }
-
-    /// Has the WAL call back.
-    fn call(&mut self) -> Arc<Slot> {
-        if let Step::Called(slot) = &self.step {
-            return slot.clone();
-        }
-        let slot = Arc::new(Slot::default());
-        self.step = Step::Called(slot.clone());
-        let (lane, at, level, answer_to) = (self.lane.clone(), self.at, self.level, slot.clone());
-        let then = move |result: Result<(), FlushError>| {
-            let (_, advances) = lane.settle_quietly(at, level, result.as_ref());
-            let moved = lane.moved.clone();
-            // Before anyone is told, who waits for the answer or follows the stream: they may drop
-            // the last handle of the store and open its directory again, which this one would
-            // still hold.
-            drop(lane);
-            *answer_to.answer.lock() = Some(result);
-            answer_to.answered.notify(usize::MAX);
-            if advances {
-                moved.notify(usize::MAX);
+            self.step = Step::Called;
+            let end = self.placement.head.end;
+            let ask = Ask { at: self.at, level: self.level, end };
+            if let Some(ask) = self.lane.calls().want(ask) {
+                self.lane.call(ask);
             }
-        };
-        self.lane.shared.wal.when(self.at, self.level, Box::new(then));
-        slot
+        }
     }
 
     /// Waits until the append is committed and safe.
@@ -148,16 +166,14 @@ impl Appending {
         if let Step::Safe(head) = self.step {
             return Ok(self.receipt(head));
         }
-        let slot = self.call();
-        loop {
-            let listener = slot.answered.listen();
-            let answer = slot.answer.lock().take();
-            if let Some(result) = answer {
-                self.step = Step::Done;
-                return self.answer(result);
-            }
-            listener.await;
-        }
+        self.start();
+        let (calls, end) = (self.lane.calls().clone(), self.placement.head.end);
+        let result = poll_fn(|context| {
+            calls.poll(end, || context.waker().clone()).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        self.step = Step::Done;
+        self.answer(result)
     }
 }
 
@@ -180,10 +196,10 @@ impl Drop for Appending {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{OnceLock, Weak};
-    use std::task::{Context, Wake, Waker};
-    use std::thread;
+    use std::task::Context;
 
     use bytes::Bytes;
+    use parking_lot::Mutex;
     use thetis_meta::MemoryStore;
     use thetis_types::clock::{ManualClock, SeededEntropy};
     use thetis_types::{Entry, EntryFormat, Offset, StreamId};

@@ -186,7 +186,7 @@ impl Cursor {
         match self.stream.read(at, AHEAD_BYTES)? {
             Read::Entries(entries) => {
                 for entry in entries {
-                    state.ahead.extend(records::of_entry(entry, at)?);
+                    records::of_entry(entry, at, &mut state.ahead)?;
                 }
                 Ok(true)
             }
