@@ -418,12 +418,11 @@ fn cut_behind(
         behind_cut = verdict.cut.is_some();
         kept.push((candidate, verdict));
     }
-    // From the newest back, and durable before the cut itself: a crash in between must not leave
-    // a later file behind an already sealed cut.
+    // CRASH(@L): from the newest back, each durably before the next, and all before the cut itself
+    // is sealed. Only the first frame of a file tells that the one before ended in zeros that were
+    // frames: with a file in the middle gone, the next open would take the later ones for whole.
     for name in removed.iter().rev() {
         disk.remove(name).map_err(OpenError::io("removing an unused file"))?;
-    }
-    if !removed.is_empty() {
         disk.sync_dir().map_err(OpenError::io("syncing the directory"))?;
     }
     Ok(kept.into_iter().unzip())
