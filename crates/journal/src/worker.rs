@@ -258,7 +258,9 @@ pub(crate) fn seal(
         let mut guard = stream.index.lock();
         let index = &mut *guard;
         for run in index.runs.iter_mut().chain(&mut index.moving) {
-            let same = run.record.first == record.first && run.record.relocated == record.relocated;
+            // A copy given up half-way and its successor may begin alike, in one file.
+            let same = (run.record.first, run.record.end, run.record.relocated)
+                == (record.first, record.end, record.relocated);
             if same && Arc::ptr_eq(&run.file, file) {
                 run.record = *record;
                 run.rows = Rows::Footer;
