@@ -2,8 +2,8 @@
 //! above it.
 //!
 //! What it models: writes that are lost, torn at sectors of 512 bytes or kept in any order until
-//! they are synced; directory entries lost without a directory sync; a failed write or sync, once
-//! or from then on; a full disk; flipped bits. What it does not: a device that lies about syncs,
+//! they are synced; directory entries lost without a directory sync; a failed call of any kind, once
+//! or from then on; a full disk; a directory removed in use; flipped bits; threads held up. What it does not: a device that lies about syncs,
 //! sectors torn within, misdirected writes, reads of files that were removed while open.
 //!
 //! [`SimDisk::crash`] gives the image that survives, as a new disk.
@@ -11,11 +11,12 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk::{Disk, File, IoChoice, IoPath, Mapping, Promise};
 use crate::format::mem;
@@ -29,6 +30,20 @@ pub enum Call {
     Write,
     /// A sync of a file.
     Sync,
+    /// A read of a file.
+    Read,
+    /// The creation of a file, and so the allocation of its space.
+    Create,
+    /// The opening of an existing file.
+    Open,
+    /// A rename.
+    Rename,
+    /// A removal.
+    Remove,
+    /// A sync of the directory.
+    SyncDir,
+    /// A change of a file's length.
+    Truncate,
 }
 
 /// A fault to come.
@@ -67,6 +82,9 @@ struct State {
     calls_left: Option<u64>,
     calls: u64,
     dead: bool,
+    /// The directory was removed.
+    gone: bool,
+    shaken: bool,
 }
 
 #[derive(Clone, Default)]
@@ -114,6 +132,10 @@ impl State {
             }
             None => Ok(false),
         }
+    }
+
+    fn there(&self) -> io::Result<()> {
+        if self.gone { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
     fn strike(&mut self, call: Call) -> io::Result<()> {
@@ -216,6 +238,8 @@ impl SimDisk {
             calls_left: None,
             calls: 0,
             dead: false,
+            gone: false,
+            shaken: false,
         })
     }
 
@@ -255,6 +279,20 @@ impl SimDisk {
     /// afterwards.
     pub fn set_may_map(&self, may_map: bool) {
         self.0.state.lock().may_map = may_map;
+    }
+
+    /// Whether threads are held up at random before and after their calls, so that orders are seen
+    /// that an idle machine would not show. Images of a crash keep to it.
+    pub fn shake(&self, shaken: bool) {
+        self.0.state.lock().shaken = shaken;
+    }
+
+    /// Removes the directory under whoever uses it: names are gone and none can be made, open
+    /// files go on.
+    pub fn remove_directory(&self) {
+        let mut state = self.0.state.lock();
+        state.names.clear();
+        state.gone = true;
     }
 
     /// Bytes of all files together.
@@ -364,20 +402,73 @@ impl SimDisk {
             calls_left: None,
             calls: 0,
             dead: false,
+            gone: false,
+            shaken: state.shaken,
         })
+    }
+}
+
+impl Sim {
+    /// The state for one call, before which the thread may be held up, and after which as well.
+    fn call(&self) -> Turn<'_> {
+        let turns = {
+            let mut state = self.state.lock();
+            if state.shaken { (state.next(), state.next()) } else { (0, 0) }
+        };
+        hold_up(turns.0);
+        Turn { state: Some(self.state.lock()), after: turns.1 }
+    }
+}
+
+/// The state, and how long the thread is held up once it is done with it.
+struct Turn<'a> {
+    state: Option<MutexGuard<'a, State>>,
+    after: u64,
+}
+
+impl Deref for Turn<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("taken by the drop alone")
+    }
+}
+
+impl DerefMut for Turn<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("taken by the drop alone")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.state.take();
+        hold_up(self.after);
+    }
+}
+
+/// Half of the calls go through, most others let another thread run, a few sleep.
+fn hold_up(turn: u64) {
+    match turn % 16 {
+        0..8 => {}
+        8..15 => (0..turn / 16 % 8).for_each(|_| std::thread::yield_now()),
+        _ => std::thread::sleep(Duration::from_micros(turn / 16 % 500)),
     }
 }
 
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.0.state.lock().names.keys().cloned().collect())
+        let state = self.0.call();
+        state.there()?;
+        Ok(state.names.keys().cloned().collect())
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         if state.tick()? {
             return Err(power_failure());
         }
+        state.there()?;
+        state.strike(Call::Create)?;
         if bytes > state.capacity.saturating_sub(state.used()) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -390,14 +481,16 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let state = self.0.state.lock();
+        let mut state = self.0.call();
+        state.strike(Call::Open)?;
         let inode = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(SimFile { sim: Arc::clone(&self.0), inode }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         let cut = state.tick()?;
+        state.strike(Call::Remove)?;
         let number = state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         if !state.durable_names.values().any(|durable| *durable == number) {
             state.inodes.remove(&number);
@@ -406,18 +499,21 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         let cut = state.tick()?;
+        state.strike(Call::Rename)?;
         let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), number);
         if cut { Err(power_failure()) } else { Ok(()) }
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         if state.tick()? {
             return Err(power_failure());
         }
+        state.there()?;
+        state.strike(Call::SyncDir)?;
         state.durable_names = state.names.clone();
         let live: BTreeSet<u64> = state.names.values().copied().collect();
         state.inodes.retain(|number, _| live.contains(number));
@@ -438,7 +534,7 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let state = self.0.state.lock();
+        let state = self.0.call();
         Ok(state.capacity.saturating_sub(state.used()))
     }
 
@@ -453,7 +549,7 @@ impl Disk for SimDisk {
 
 impl File for SimFile {
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         let cut = state.tick()?;
         state.strike(Call::Write)?;
@@ -483,7 +579,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         if state.tick()? {
             return Err(power_failure());
@@ -499,7 +595,7 @@ impl File for SimFile {
     }
 
     fn map(&self) -> io::Result<Option<Arc<Mapping>>> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         if !state.may_map {
             return Ok(None);
         }
@@ -511,7 +607,7 @@ impl File for SimFile {
     }
 
     fn sync_mapped(&self, _mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         if state.tick()? {
             return Err(power_failure());
@@ -527,8 +623,9 @@ impl File for SimFile {
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
+        state.strike(Call::Read)?;
         let inode = state.inode(self.inode)?;
         let from = mem(at);
         let bytes = inode
@@ -540,13 +637,14 @@ impl File for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.sim.state.lock().inode(self.inode)?.now.len() as u64)
+        Ok(self.sim.call().inode(self.inode)?.now.len() as u64)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         let cut = state.tick()?;
+        state.strike(Call::Truncate)?;
         state.resize(self.inode, bytes)?;
         if cut { Err(power_failure()) } else { Ok(()) }
     }

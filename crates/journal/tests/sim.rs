@@ -148,6 +148,8 @@ fn history(seed: u64, rows: &mut BTreeSet<CrashRow>) {
     let mut disk = SimDisk::new(seed);
     // Two of three histories write through mapped files.
     disk.set_may_map(!seed.is_multiple_of(3));
+    // Every other one in orders that an idle machine would not show.
+    disk.shake(seed.is_multiple_of(2));
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
     for life in 0..4 {
         let context = format!("seed {seed} life {life}");
