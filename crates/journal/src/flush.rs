@@ -5,6 +5,7 @@
 //! them is done, in order. Two threads of our own lead only on behalf of callbacks.
 
 use std::io::{self, IoSlice};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
@@ -454,7 +455,11 @@ impl Shared {
             let ready = std::mem::take(&mut writer.ready);
             drop(writer);
             for (then, result) in ready {
-                then(result);
+                // A panic of one would leave the others untold, and all later ones with them.
+                let told = panic::catch_unwind(AssertUnwindSafe(|| then(result)));
+                if told.is_err() {
+                    tracing::error!("a callback panicked; the journal goes on");
+                }
             }
             writer = self.writer.lock();
         }
