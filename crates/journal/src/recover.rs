@@ -529,12 +529,7 @@ fn seal(
     file.set_data_end(end);
     match worker::seal(streams, &*candidate.io, file, touched) {
         Ok(()) => Ok(()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ) =>
-        {
+        Err(error) if worker::is_full(&error) => {
             // Without room for a footer, the cut alone does: a scan ends there next time.
             let cut = || candidate.io.truncate(end).and_then(|()| candidate.io.sync());
             cut().map_err(OpenError::io("cutting a torn tail"))?;

@@ -270,6 +270,12 @@ impl SimDisk {
         self.0.state.lock().fault = fault;
     }
 
+    /// Whether a fault is set and yet to come.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.0.state.lock().fault.is_some()
+    }
+
     /// Limits the bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.state.lock().capacity = bytes;

@@ -32,6 +32,11 @@ pub(crate) enum Use {
     Both,
 }
 
+/// Whether the disk has no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Makes an empty file that is durably there under its own name.
 ///
 /// CRASH(@I): before the rename it has a temporary name and is never read. CRASH(@H): after it,
@@ -155,7 +160,7 @@ impl Shared {
                 Ok(file) => Next::Ready(Arc::new(file)),
                 Err(error) => {
                     tracing::warn!(%error, bytes = header.bytes, "could not prepare a journal file");
-                    Next::Failed(error.to_string().into())
+                    Next::Failed { full: is_full(&error), reason: error.to_string().into() }
                 }
             };
             self.prepared.notify_all();

@@ -51,8 +51,8 @@ pub(crate) enum Next {
     Wanted(u64),
     /// Here it is.
     Ready(Arc<JournalFile>),
-    /// It could not be made.
-    Failed(Arc<str>),
+    /// It could not be made, perhaps for want of room.
+    Failed { full: bool, reason: Arc<str> },
 }
 
 /// State of the write buffer.
