@@ -99,7 +99,9 @@ impl Writer {
         match level {
             Durability::Memory => false,
             Durability::Os => self.flights.is_empty() && self.handed < at,
-            Durability::Disk if self.handed > self.durable => self.flights.is_empty(),
+            Durability::Disk if self.handed > self.durable => {
+                self.flights.is_empty() && !self.syncing
+            }
             Durability::Disk => {
                 // INVARIANT: no two writes in flight share a block.
                 // Nor does a direct write meet the pages of a mapped file.
@@ -124,6 +126,7 @@ impl Writer {
         if level == Durability::Os || self.handed > self.durable {
             self.exclusive = true;
             let how = if level == Durability::Os { How::Handed } else { How::Synced };
+            self.syncing |= how == How::Synced;
             // A sync reaches the bytes handed before, too; their chunks may be gone.
             let syncs = match how {
                 How::Synced => self.regions(self.durable),
@@ -172,6 +175,7 @@ impl Writer {
             }
             How::Handed | How::Synced => {
                 self.exclusive = false;
+                self.syncing &= plan.how != How::Synced;
                 if self.poisoned.is_none() {
                     self.handed = self.handed.max(plan.end);
                     self.taken = self.taken.max(plan.end);
@@ -503,11 +507,15 @@ impl Shared {
             if nobody_waits && self.marks.used().is_none() && self.marks.ask(Durability::Memory) {
                 self.prepare.notify_one();
             }
+            if writer.syncing {
+                continue;
+            }
             if writer.handed > writer.durable {
                 // Sync what was handed without stopping those who hand more meanwhile.
                 let end = writer.handed;
                 let regions = writer.regions(writer.durable);
                 writer.flushes += 1;
+                writer.syncing = true;
                 drop(writer);
                 let outcome = regions
                     .into_iter()
@@ -527,6 +535,7 @@ impl Shared {
 
 impl Writer {
     fn finish_sync(&mut self, end: u64, outcome: io::Result<()>) {
+        self.syncing = false;
         match outcome {
             Err(error) => {
                 tracing::error!(%error, "sync failed; the journal takes no more until reopened");

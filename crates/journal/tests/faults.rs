@@ -349,3 +349,48 @@ fn versions_go_on_after_a_fault() {
     assert_eq!(after.version, HeadVersion(before.version.0 + 1));
     assert_eq!(after.end, before.end.plus(1));
 }
+
+/// The timer and a waiting thread may sync at once. When one sync fails, pages it covered count as
+/// clean; the other's success must not be taken for theirs.
+#[test]
+fn a_failed_sync_is_not_covered_up_by_another() {
+    for seed in 0..150 {
+        let disk = SimDisk::new(seed);
+        disk.shake(true);
+        let options = Options {
+            file_bytes: FILE,
+            os_flush_interval: std::time::Duration::from_micros(200),
+            ..Options::default()
+        };
+        let (journal, _) = Journal::open(Arc::new(disk.clone()), options).unwrap();
+        disk.fail(Some(Fault { call: Call::Sync, after: 10 + seed % 20, sticky: false }));
+        let ends: Vec<u64> = std::thread::scope(|scope| {
+            let work = |id: u64| {
+                let log = journal.log(StreamId(id));
+                let level = if id == 0 { Durability::Os } else { Durability::Disk };
+                let mut end = 0;
+                for _ in 0..60 {
+                    let Ok(at) = append(&log) else { break };
+                    match journal.wait(at, level) {
+                        Ok(()) if id > 0 => end = log.head().unwrap().end.0,
+                        Ok(()) => {}
+                        Err(_) => break,
+                    }
+                }
+                end
+            };
+            let threads: Vec<_> = (0..STREAMS).map(|id| scope.spawn(move || work(id))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        // A loss of power that takes all it may take.
+        let image = disk.crash();
+        drop(journal);
+        image.shake(false);
+        let journal = open(&image).unwrap();
+        for (id, end) in (0..STREAMS).zip(ends) {
+            let known = journal.log(StreamId(id)).head().map_or(0, |head| head.end.0);
+            assert!(known >= end, "seed {seed} s{id}: {known} of {end}");
+            readable(&journal.log(StreamId(id)), 0, end).unwrap();
+        }
+    }
+}
