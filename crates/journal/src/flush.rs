@@ -7,8 +7,7 @@
 use std::io::{self, IoSlice};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::{self, Thread};
+use std::thread;
 
 use parking_lot::MutexGuard;
 use thetis_types::Durability;
@@ -20,6 +19,7 @@ use crate::files::JournalFile;
 use crate::format::file::FRAMES_AT;
 use crate::format::{BLOCK, block_floor, mem};
 use crate::journal::Shared;
+use crate::parked::{Parked, Told};
 use crate::writer::Writer;
 
 /// How often the leader of a flush steps back for those the last flush served. A step costs a
@@ -49,17 +49,6 @@ enum Who {
     Thread(Arc<Parked>),
     Callback(Then),
 }
-
-/// A thread that sleeps until told what to do.
-struct Parked {
-    thread: Thread,
-    told: AtomicU8,
-}
-
-const SLEEP: u8 = 0;
-const REACHED: u8 = 1;
-/// Look again: lead a flush, or learn of a failure.
-const LOOK: u8 = 2;
 
 /// What one flush does.
 struct Plan {
@@ -271,16 +260,12 @@ impl Shared {
                 writer = self.flush(writer, level);
                 continue;
             }
-            let parked = Arc::new(Parked { thread: thread::current(), told: AtomicU8::new(SLEEP) });
+            let parked = Parked::here();
             let who = Who::Thread(Arc::clone(&parked));
             writer.waiters.push_back(Waiter { at, level, who });
             drop(writer);
-            loop {
-                match parked.told.load(Ordering::Acquire) {
-                    REACHED => return Ok(()),
-                    LOOK => break,
-                    _ => thread::park(),
-                }
+            if parked.sleep() == Told::Reached {
+                return Ok(());
             }
             writer = self.writer.lock();
         }
@@ -395,7 +380,7 @@ impl Shared {
                 }
                 match waiter.who {
                     Who::Thread(parked) => {
-                        wake.push((parked, if reached { REACHED } else { LOOK }))
+                        wake.push((parked, if reached { Told::Reached } else { Told::Look }))
                     }
                     Who::Callback(then) => ready.push_back((
                         then,
@@ -411,14 +396,13 @@ impl Shared {
         writer.waiters = left;
         writer.ready = ready;
         writer.served = wake.len();
-        wake.extend(self.pick_leader(&mut writer).map(|parked| (parked, LOOK)));
+        wake.extend(self.pick_leader(&mut writer).map(|parked| (parked, Told::Look)));
         if !writer.unsealed.is_empty() {
             self.seal.notify_one();
         }
         MutexGuard::unlocked(&mut writer, || {
             for (parked, what) in wake {
-                parked.told.store(what, Ordering::Release);
-                parked.thread.unpark();
+                parked.tell(what);
             }
         });
         self.drain(writer);
@@ -444,8 +428,7 @@ impl Shared {
 
     fn pass_lead(&self, writer: &mut Writer) {
         if let Some(parked) = self.pick_leader(writer) {
-            parked.told.store(LOOK, Ordering::Release);
-            parked.thread.unpark();
+            parked.tell(Told::Look);
         }
     }
 

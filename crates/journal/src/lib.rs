@@ -26,6 +26,10 @@ pub mod inspect;
 mod journal;
 mod mapping;
 mod marks;
+mod parked;
+#[cfg(test)]
+mod parked_test;
+mod primitive;
 mod read;
 mod reclaim;
 mod recover;
