@@ -30,6 +30,7 @@ mod parked;
 #[cfg(test)]
 mod parked_test;
 mod primitive;
+mod progress;
 mod read;
 mod reclaim;
 mod recover;

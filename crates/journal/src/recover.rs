@@ -20,6 +20,7 @@ use crate::format::footer::{Fence, Footer, TRAILER, Trailer};
 use crate::format::frame::{FrameHeader, Kind};
 use crate::format::{BLOCK, Flaw};
 use crate::index::{Rows, Run, Streams, push_entry};
+use crate::progress::{self, Progress};
 use crate::scan::{Scan, ScanError, ScanFlaw, scan};
 use crate::worker;
 
@@ -138,14 +139,25 @@ pub(crate) struct Verdict {
 
 /// Recovers the journal on `disk`, whose lock is held.
 pub(crate) fn recover(disk: &dyn Disk, handles: &Handles) -> Result<Found, OpenError> {
+    progress::logging(|progress| recover_telling(disk, handles, progress))
+}
+
+fn recover_telling(
+    disk: &dyn Disk,
+    handles: &Handles,
+    progress: &Progress,
+) -> Result<Found, OpenError> {
     let mut recovery = Recovery::default();
     let mut sequences = list(disk, &mut recovery)?;
     sequences.sort_unstable();
     recovery.files = sequences.len();
     let next_sequence = sequences.last().map_or(1, |last| last + 1);
+    progress.files_total.store(recovery.files, Ordering::Relaxed);
     let mut candidates = Vec::new();
     for sequence in sequences {
         candidates.extend(examine(disk, sequence, &mut recovery)?);
+        progress.files.fetch_add(1, Ordering::Relaxed);
+        progress.scanned_bytes.store(recovery.scanned_bytes, Ordering::Relaxed);
     }
     let next_base = candidates
         .iter()
