@@ -7,6 +7,7 @@ mod embedded;
 mod figures;
 mod kafka;
 mod process;
+mod recovery;
 mod report;
 mod topics;
 
@@ -31,6 +32,8 @@ enum Bench {
     Kafka(kafka::KafkaArgs),
     /// What many idle topics cost.
     Topics(topics::TopicsArgs),
+    /// Opening again after a kill, and what idle streams cost.
+    Recovery(recovery::RecoveryArgs),
     /// One work of one engine; started by the bench itself.
     #[command(hide = true)]
     Work {
@@ -46,6 +49,7 @@ fn main() -> Result<()> {
         Bench::Embedded(args) => embedded::run(&args),
         Bench::Kafka(args) => kafka::run(&args),
         Bench::Topics(args) => topics::run(&args),
+        Bench::Recovery(args) => recovery::run(&args),
         Bench::Work { work, dir } => embedded::run_work(&work, &dir),
     }
 }
