@@ -16,7 +16,7 @@ usage: cargo xtask COMMAND
 
   test   install what the tests need, then run every check and every test
   tidy   check the house rules that no compiler checks
-  bench  measure beside rivals: `bench embedded`, `bench kafka`, `bench topics`; each takes --help";
+  bench  measure: `bench embedded`, `bench kafka`, `bench topics`, `bench recovery`; each takes --help";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

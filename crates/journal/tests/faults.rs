@@ -149,7 +149,7 @@ fn any_call_may_fail_once_and_nothing_promised_is_lost() {
                 journal.close().unwrap();
                 let report = verify(&image, |_| {}).unwrap();
                 assert!(report.is_sound(), "{context}: {:?}", report.findings);
-                if !struck || after > 60 {
+                if !struck || after > 36 {
                     break;
                 }
             }
@@ -354,7 +354,7 @@ fn versions_go_on_after_a_fault() {
 /// clean; the other's success must not be taken for theirs.
 #[test]
 fn a_failed_sync_is_not_covered_up_by_another() {
-    for seed in 0..150 {
+    for seed in 0..60 {
         let disk = SimDisk::new(seed);
         disk.shake(true);
         let options = Options {
