@@ -8,54 +8,24 @@
 //!
 //! [`SimDisk::crash`] gives the image that survives, as a new disk.
 
+mod fault;
+mod turn;
+
+pub use fault::{Call, Fault};
+
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::disk::{Disk, File, IoChoice, IoPath, Mapping, Promise};
 use crate::format::mem;
 
 const SECTOR: usize = 512;
-
-/// Which calls a fault meets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
-    /// Any write to a file.
-    Write,
-    /// A sync of a file.
-    Sync,
-    /// A read of a file.
-    Read,
-    /// The creation of a file, and so the allocation of its space.
-    Create,
-    /// The opening of an existing file.
-    Open,
-    /// A rename.
-    Rename,
-    /// A removal.
-    Remove,
-    /// A sync of the directory.
-    SyncDir,
-    /// A change of a file's length.
-    Truncate,
-}
-
-/// A fault to come.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault {
-    /// Which calls.
-    pub call: Call,
-    /// How many of them succeed before.
-    pub after: u64,
-    /// Whether all later ones fail, too.
-    pub sticky: bool,
-}
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
@@ -411,53 +381,6 @@ impl SimDisk {
             gone: false,
             shaken: state.shaken,
         })
-    }
-}
-
-impl Sim {
-    /// The state for one call, before which the thread may be held up, and after which as well.
-    fn call(&self) -> Turn<'_> {
-        let turns = {
-            let mut state = self.state.lock();
-            if state.shaken { (state.next(), state.next()) } else { (0, 0) }
-        };
-        hold_up(turns.0);
-        Turn { state: Some(self.state.lock()), after: turns.1 }
-    }
-}
-
-/// The state, and how long the thread is held up once it is done with it.
-struct Turn<'a> {
-    state: Option<MutexGuard<'a, State>>,
-    after: u64,
-}
-
-impl Deref for Turn<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.state.as_ref().expect("taken by the drop alone")
-    }
-}
-
-impl DerefMut for Turn<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.state.as_mut().expect("taken by the drop alone")
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.state.take();
-        hold_up(self.after);
-    }
-}
-
-/// Half of the calls go through, most others let another thread run, a few sleep.
-fn hold_up(turn: u64) {
-    match turn % 16 {
-        0..8 => {}
-        8..15 => (0..turn / 16 % 8).for_each(|_| std::thread::yield_now()),
-        _ => std::thread::sleep(Duration::from_micros(turn / 16 % 500)),
     }
 }
 
