@@ -265,7 +265,8 @@ impl Journal {
                 // entries stand before a hole that a mark among the removed ones explains.
                 let unmarked = index.mark.is_some_and(|(_, file)| gone(file));
                 let alone = inside < if unmarked { 1 } else { 2 };
-                if outside == 0 && alone {
+                // Copies that are not listed may stand before the hole, too.
+                if outside == 0 && alone && !index.shadowed {
                     continue;
                 }
                 (trim, index.mark)
