@@ -6,6 +6,7 @@ mod embedded;
 mod kafka;
 mod plot;
 mod process;
+mod recovery;
 mod report;
 mod text;
 mod topics;
@@ -37,6 +38,8 @@ enum Bench {
     Topics(topics::TopicsArgs),
     /// Draws what `bench embedded --json` printed.
     Plot(plot::PlotArgs),
+    /// Opening again after a kill, and what idle streams cost.
+    Recovery(recovery::RecoveryArgs),
     /// One work of one engine; started by the bench itself.
     #[command(hide = true)]
     Work {
@@ -54,6 +57,7 @@ fn main() -> Result<()> {
         Bench::Text(args) => text::run(&args),
         Bench::Topics(args) => topics::run(&args),
         Bench::Plot(args) => plot::run(&args),
+        Bench::Recovery(args) => recovery::run(&args),
         Bench::Work { work, dir } => thetis_bench::work::run(&work, &dir, embedded::open),
     }
 }

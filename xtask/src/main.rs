@@ -17,7 +17,7 @@ usage: cargo xtask COMMAND
   test   install what the tests need, then run every check and every test
   tidy   check the house rules that no compiler checks
   bench  measure beside rivals: `bench embedded`, `bench kafka`, `bench text`,
-         `bench topics`; each takes --help.
+         `bench topics`, `bench recovery`; each takes --help.
          `bench plot FILE` draws what was measured. With --rivals, builds RocksDB and raft-engine too";
 
 fn main() -> ExitCode {

@@ -55,8 +55,13 @@ impl Shared {
                     continue;
                 }
                 // A failure from before this call may be past: try once on its behalf.
-                Next::Failed(reason) if asked => return Err(AppendError::Full { reason }),
-                Next::Failed(_) | Next::Idle => writer.next = Next::Wanted(bytes),
+                Next::Failed { full: true, reason } if asked => {
+                    return Err(AppendError::Full { reason });
+                }
+                Next::Failed { reason, .. } if asked => {
+                    return Err(AppendError::NoFile { reason });
+                }
+                Next::Failed { .. } | Next::Idle => writer.next = Next::Wanted(bytes),
                 Next::Wanted(already) => writer.next = Next::Wanted(already.max(bytes)),
             }
             asked = true;

@@ -150,6 +150,10 @@ pub trait File: Send + Sync {
         let _ = (mapping, range);
         self.sync()
     }
+    /// A hint: `range` will be read soon, from its beginning to its end.
+    fn will_read(&self, range: Range<u64>) {
+        let _ = range;
+    }
     /// A hint: nobody will read `range` soon, so it need not be kept in memory.
     fn forget(&self, range: Range<u64>) {
         let _ = range;

@@ -92,6 +92,15 @@ pub enum AppendError {
         /// What the disk said.
         reason: Arc<str>,
     },
+    /// Another file could not be made, though there is room. Appends succeed again once one can.
+    #[error(
+        "no journal file could be made: {reason}; see that the directory is there and writable, \
+         then retry"
+    )]
+    NoFile {
+        /// What the disk said.
+        reason: Arc<str>,
+    },
     /// A write or flush failed before; the journal takes no more until it is opened again.
     #[error("the journal stopped after a failed flush: {reason}; reopen it")]
     Poisoned {
@@ -110,9 +119,10 @@ impl AppendError {
         match self {
             AppendError::Invalid { .. } | AppendError::TooLarge { .. } => ErrorKind::Invalid,
             AppendError::OutOfOrder { .. } => ErrorKind::Internal,
-            AppendError::Full { .. } | AppendError::Poisoned { .. } | AppendError::Closed => {
-                ErrorKind::Unavailable
-            }
+            AppendError::Full { .. }
+            | AppendError::NoFile { .. }
+            | AppendError::Poisoned { .. }
+            | AppendError::Closed => ErrorKind::Unavailable,
         }
     }
 

@@ -5,9 +5,8 @@
 //! them is done, in order. Two threads of our own lead only on behalf of callbacks.
 
 use std::io::{self, IoSlice};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -20,6 +19,7 @@ use crate::files::JournalFile;
 use crate::format::file::FRAMES_AT;
 use crate::format::{BLOCK, block_floor, mem};
 use crate::journal::Shared;
+use crate::parked::{Parked, Told};
 use crate::writer::Writer;
 
 /// The longest that a full file waits for a flush that nobody asks for.
@@ -47,41 +47,6 @@ pub(crate) struct Waiter {
 enum Who {
     Thread(Arc<Parked>),
     Callback(Then),
-}
-
-/// A thread that sleeps until told what to do.
-struct Parked {
-    thread: Thread,
-    told: AtomicU8,
-    /// Sleeps for a time only, to flush when nobody else comes.
-    watches: bool,
-}
-
-const SLEEP: u8 = 0;
-const REACHED: u8 = 1;
-/// Look again: lead a flush, or learn of a failure.
-const LOOK: u8 = 2;
-
-impl Parked {
-    fn tell(&self, what: u8) {
-        self.told.store(what, Ordering::Release);
-        self.thread.unpark();
-    }
-
-    /// Sleeps until told, or for `most`; then it says [`SLEEP`].
-    fn sleep(&self, most: Option<Duration>) -> u8 {
-        loop {
-            match (self.told.load(Ordering::Acquire), most) {
-                (SLEEP, None) => thread::park(),
-                // Awake too early it flushes too early, which is as right.
-                (SLEEP, Some(most)) => {
-                    thread::park_timeout(most);
-                    return self.told.load(Ordering::Acquire);
-                }
-                (told, _) => return told,
-            }
-        }
-    }
 }
 
 /// Who does a flush.
@@ -131,7 +96,9 @@ impl Writer {
         match level {
             Durability::Memory => false,
             Durability::Os => self.flights.is_empty() && self.handed < at,
-            Durability::Disk if self.handed > self.durable => self.flights.is_empty(),
+            Durability::Disk if self.handed > self.durable => {
+                self.flights.is_empty() && !self.syncing
+            }
             Durability::Disk => {
                 // INVARIANT: no two writes in flight share a block.
                 // Nor does a direct write meet the pages of a mapped file.
@@ -156,6 +123,7 @@ impl Writer {
         if level == Durability::Os || self.handed > self.durable {
             self.exclusive = true;
             let how = if level == Durability::Os { How::Handed } else { How::Synced };
+            self.syncing |= how == How::Synced;
             // A sync reaches the bytes handed before, too; their chunks may be gone.
             let syncs = match how {
                 How::Synced => self.regions(self.durable),
@@ -204,6 +172,7 @@ impl Writer {
             }
             How::Handed | How::Synced => {
                 self.exclusive = false;
+                self.syncing &= plan.how != How::Synced;
                 if self.poisoned.is_none() {
                     self.handed = self.handed.max(plan.end);
                     self.taken = self.taken.max(plan.end);
@@ -307,18 +276,14 @@ impl Shared {
             }
             // One of those who could flush looks again in time; the last to come needs none.
             let until = held.filter(|_| !std::mem::replace(&mut writer.gather.watched, true));
-            let parked = Arc::new(Parked {
-                thread: thread::current(),
-                told: AtomicU8::new(SLEEP),
-                watches: until.is_some(),
-            });
+            let parked = Parked::here(until.is_some());
             let who = Who::Thread(Arc::clone(&parked));
             writer.waiters.push_back(Waiter { at, level, who });
             drop(writer);
             match parked.sleep(until) {
-                REACHED => return Ok(()),
-                LOOK => writer = self.writer.lock(),
-                _ => {
+                Some(Told::Reached) => return Ok(()),
+                Some(Told::Look) => writer = self.writer.lock(),
+                None => {
                     writer = self.writer.lock();
                     writer.give_up(&parked);
                 }
@@ -441,7 +406,7 @@ impl Shared {
                 }
                 match waiter.who {
                     Who::Thread(parked) => {
-                        wake.push((parked, if reached { REACHED } else { LOOK }))
+                        wake.push((parked, if reached { Told::Reached } else { Told::Look }))
                     }
                     Who::Callback(then) => ready.push_back((
                         then,
@@ -460,7 +425,7 @@ impl Shared {
         let served = wake.len() + usize::from(leader == Leader::Waits);
         writer.gather.served(served, left, self.disk.elapsed());
         let next = self.pick_leader(&mut writer);
-        let watcher = wake.iter().map(|(parked, _)| parked).chain(&next).any(|it| it.watches);
+        let watcher = wake.iter().map(|(parked, _)| parked).chain(&next).any(|it| it.watches());
         writer.gather.watched &= !watcher;
         if !writer.unsealed.is_empty() {
             self.seal.notify_one();
@@ -468,7 +433,7 @@ impl Shared {
         MutexGuard::unlocked(&mut writer, || {
             // First the one the device waits for.
             if let Some(parked) = next {
-                parked.tell(LOOK);
+                parked.tell(Told::Look);
             }
             for (parked, what) in wake {
                 parked.tell(what);
@@ -497,8 +462,8 @@ impl Shared {
 
     fn pass_lead(&self, writer: &mut Writer) {
         if let Some(parked) = self.pick_leader(writer) {
-            writer.gather.watched &= !parked.watches;
-            parked.tell(LOOK);
+            writer.gather.watched &= !parked.watches();
+            parked.tell(Told::Look);
         }
     }
 
@@ -512,7 +477,11 @@ impl Shared {
             let ready = std::mem::take(&mut writer.ready);
             drop(writer);
             for (then, result) in ready {
-                then(result);
+                // A panic of one would leave the others untold, and all later ones with them.
+                let told = panic::catch_unwind(AssertUnwindSafe(|| then(result)));
+                if told.is_err() {
+                    tracing::error!("a callback panicked; the journal goes on");
+                }
             }
             writer = self.writer.lock();
         }
@@ -562,11 +531,15 @@ impl Shared {
             if nobody_waits && self.marks.used().is_none() && self.marks.ask(Durability::Memory) {
                 self.prepare.notify_one();
             }
+            if writer.syncing {
+                continue;
+            }
             if writer.handed > writer.durable {
                 // Sync what was handed without stopping those who hand more meanwhile.
                 let end = writer.handed;
                 let regions = writer.regions(writer.durable);
                 writer.flushes += 1;
+                writer.syncing = true;
                 drop(writer);
                 let outcome = regions
                     .into_iter()
@@ -586,6 +559,7 @@ impl Shared {
 
 impl Writer {
     fn finish_sync(&mut self, end: u64, outcome: io::Result<()>) {
+        self.syncing = false;
         match outcome {
             Err(error) => {
                 tracing::error!(%error, "sync failed; the journal takes no more until reopened");

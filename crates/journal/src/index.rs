@@ -58,6 +58,8 @@ pub(crate) struct Index {
     pub(crate) head: Option<Head>,
     /// Sequence of the file that last listed the stream as touched.
     pub(crate) touched: Option<u64>,
+    /// Some file holds entries that another run stands for, so that `runs` does not list them.
+    pub(crate) shadowed: bool,
     /// The newest durable trim mark, and the file it stands in.
     pub(crate) mark: Option<(Offset, u64)>,
 }
@@ -200,9 +202,11 @@ impl Index {
         for run in self.runs.drain(..) {
             let redundant = settled.last().is_some_and(|last| run.record.end <= last.record.end);
             if redundant {
+                self.shadowed = true;
                 continue;
             }
             if settled.last().is_some_and(|last| last.record.first == run.record.first) {
+                self.shadowed = true;
                 settled.pop();
             }
             settled.push(run);

@@ -323,12 +323,7 @@ fn first_file(
             writer.next = Next::Wanted(0);
             Ok(Some(file))
         }
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ) =>
-        {
+        Err(error) if worker::is_full(&error) => {
             tracing::warn!(%error, "the disk is full; the journal opens for reading");
             writer.next_sequence += 1;
             Ok(None)

@@ -27,6 +27,11 @@ pub mod inspect;
 mod journal;
 mod mapping;
 mod marks;
+mod parked;
+#[cfg(test)]
+mod parked_test;
+mod primitive;
+mod progress;
 mod read;
 mod reclaim;
 mod recover;

@@ -163,3 +163,46 @@ impl Drop for Mapping {
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes.max(ALIGN), ALIGN).expect("a file fits the address space")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::chunk::Pen;
+
+    /// Small enough for Miri: one thread writes through windows, another reads what is written.
+    #[test]
+    fn what_is_written_through_windows_is_read_below_the_mark() {
+        let mapping = Arc::new(Mapping::playing(&[0; 3 * ALIGN]));
+        let reader = Arc::clone(&mapping);
+        let reader = std::thread::spawn(move || {
+            let mut seen = 0;
+            while seen < 96 {
+                let fresh = reader.written_from(seen);
+                assert!(fresh.iter().all(|byte| *byte == 5));
+                seen += fresh.len();
+                std::thread::yield_now();
+            }
+        });
+        let mut pen = Pen::on(&mapping, 0).unwrap();
+        for _ in 0..4 {
+            pen.write_frame(&[5; 8], &[5; 16], 0);
+        }
+        reader.join().unwrap();
+        assert_eq!(pen.chunk().bytes(0..96), [5; 96]);
+        // The window keeps the memory when nobody else does.
+        drop(mapping);
+        assert_eq!(pen.chunk().share(8..32), vec![5; 24]);
+    }
+
+    #[test]
+    fn no_byte_is_in_two_windows() {
+        let mapping = Mapping::playing(&[1; ALIGN + 8]);
+        let windows: Vec<_> = std::iter::from_fn(|| mapping.next_window(ALIGN)).collect();
+        let places: Vec<_> = windows.iter().map(|(_, at, bytes)| (*at, *bytes)).collect();
+        assert_eq!(places, [(0, ALIGN), (ALIGN, 8)]);
+        mapping.set_written(ALIGN + 8);
+        assert_eq!(mapping.written_from(ALIGN), [1; 8]);
+    }
+}

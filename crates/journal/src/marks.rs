@@ -1,10 +1,9 @@
 //! What an append may know without the journal's lock: how far things are safe, and what was asked
 //! for since the next file was last prepared. Written under the lock, but for the asking.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use thetis_types::Durability;
 
+use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 use crate::worker::Use;
 
 /// Marks that only grow, and wishes.

@@ -9,6 +9,8 @@
 //! 3. The index goes over to the copies, and forgets the dead runs.
 //! 4. The file is removed and the directory synced. (Crash before the sync: the file may be back,
 //!    row @N, or its dead entries are; the next reclaim removes it again.)
+//!
+//! On a full disk nothing can be appended. Then files go that need neither copy nor mark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use thetis_types::Durability;
 
-use crate::error::ReclaimError;
+use crate::error::{AppendError, ReclaimError};
 use crate::files::JournalFile;
 use crate::format::file::FRAMES_AT;
 use crate::format::frame::{FrameHeader, Kind};
@@ -72,6 +74,7 @@ impl Journal {
         let mut by_file = self.runs_by_file();
         let mut victims = Vec::new();
         let mut evacuated = 0;
+        let mut full = None;
         for file in files {
             if !file.fences.lock().is_empty() {
                 continue;
@@ -85,17 +88,33 @@ impl Journal {
                     continue;
                 }
                 evacuated += 1;
-                if !self.evacuate(&file, &runs, &mut report)? {
-                    report.kept_damaged += 1;
-                    continue;
+                match self.evacuate(&file, &runs, &mut report) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        report.kept_damaged += 1;
+                        continue;
+                    }
+                    Err(error) if is_full(&error) => {
+                        evacuated = EVACUATE_FILES_MAX;
+                        full = Some(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
             victims.push((file, runs));
         }
-        self.mark_trims(&victims)?;
-        self.remove(victims, &mut report)?;
+        match self.mark_trims(&victims) {
+            Ok(()) => self.remove(victims, &mut report)?,
+            Err(error) if is_full(&error) => {
+                full = Some(error);
+                self.remove_oldest(victims, &mut report)?;
+            }
+            Err(error) => return Err(error),
+        }
         self.shared.streams.forget_empty();
-        Ok(report)
+        // With room made, a later call does the rest.
+        full.filter(|_| report.removed_files == 0).map_or(Ok(report), Err)
     }
 
     fn runs_by_file(&self) -> FileRuns {
@@ -120,6 +139,32 @@ impl Journal {
         runs: &[(Arc<Stream>, Run)],
         report: &mut ReclaimReport,
     ) -> Result<bool, ReclaimError> {
+        let readable = self.copy_runs(runs, report);
+        if readable.is_err() {
+            // What was copied so far is nobody's: its file may be removed like any dead one.
+            for (stream, _) in runs {
+                stream.index.lock().moving.clear();
+            }
+        }
+        let readable = readable?;
+        for (stream, _) in runs {
+            let mut guard = stream.index.lock();
+            let index = &mut *guard;
+            if readable {
+                index.runs.retain(|run| !Arc::ptr_eq(&run.file, file));
+            }
+            index.runs.append(&mut index.moving);
+            index.settle();
+        }
+        Ok(readable)
+    }
+
+    /// Copies what is live of all runs, durably; false when an entry cannot be read.
+    fn copy_runs(
+        &self,
+        runs: &[(Arc<Stream>, Run)],
+        report: &mut ReclaimReport,
+    ) -> Result<bool, ReclaimError> {
         let mut last = None;
         let mut readable = true;
         for (stream, run) in runs {
@@ -133,15 +178,6 @@ impl Journal {
         }
         if let Some(at) = last {
             self.wait(at, Durability::Disk).map_err(ReclaimError::Flush)?;
-        }
-        for (stream, _) in runs {
-            let mut guard = stream.index.lock();
-            let index = &mut *guard;
-            if readable {
-                index.runs.retain(|run| !Arc::ptr_eq(&run.file, file));
-            }
-            index.runs.append(&mut index.moving);
-            index.settle();
         }
         Ok(readable)
     }
@@ -216,14 +252,21 @@ impl Journal {
             let (trim, marked) = {
                 let index = stream.index.lock();
                 let trim = index.dead_below();
-                let below = index.runs.iter().filter(|run| run.record.first < trim);
-                let (inside, outside): (Vec<_>, Vec<_>) =
-                    below.partition(|run| gone(run.file.header.sequence));
+                let below = |run: &Run| run.record.first < trim;
+                let outside = index.runs.iter().filter(|run| below(run));
+                let outside = outside.filter(|run| !gone(run.file.header.sequence)).count();
+                // As listed before: those of evacuated files are out of the index by now, but
+                // the files may be back after a crash.
+                let inside = victims.iter().filter(|(_, runs)| {
+                    runs.iter().any(|(owner, run)| owner.id == stream.id && below(run))
+                });
+                let inside = inside.count();
                 // Of several removed files, a crash may bring any one back; also one whose dead
                 // entries stand before a hole that a mark among the removed ones explains.
                 let unmarked = index.mark.is_some_and(|(_, file)| gone(file));
-                let alone = inside.len() < if unmarked { 1 } else { 2 };
-                if outside.is_empty() && alone {
+                let alone = inside < if unmarked { 1 } else { 2 };
+                // Copies that are not listed may stand before the hole, too.
+                if outside == 0 && alone && !index.shadowed {
                     continue;
                 }
                 (trim, index.mark)
@@ -247,28 +290,66 @@ impl Journal {
     }
 
     fn remove(&self, victims: Vec<Victim>, report: &mut ReclaimReport) -> Result<(), ReclaimError> {
-        if victims.is_empty() {
-            return Ok(());
-        }
-        let mut name = String::new();
+        let Some((last, _)) = victims.last() else { return Ok(()) };
+        let name = last.name();
         for (file, runs) in victims {
-            name = file.name();
-            for (stream, _) in runs {
-                stream.index.lock().runs.retain(|run| !Arc::ptr_eq(&run.file, &file));
-            }
-            for (id, _) in file.trims.lock().iter() {
-                let Some(stream) = self.shared.streams.get(*id) else { continue };
-                let mut index = stream.index.lock();
-                index.mark = index.mark.filter(|(_, at)| *at != file.header.sequence);
-            }
-            self.shared.files.write().remove(&file.header.sequence);
-            self.shared.writer.lock().forget_chunks(&file);
-            let removed = self.shared.disk.remove(&name);
-            removed.map_err(|source| ReclaimError::Remove { file: name.clone(), source })?;
-            report.removed_files += 1;
-            report.freed_bytes += file.disk_bytes();
+            self.remove_file(&file, &runs, report)?;
         }
         let synced = self.shared.disk.sync_dir();
         synced.map_err(|source| ReclaimError::Remove { file: name, source })
     }
+
+    /// Removes those files whose absence needs no mark, because nothing of their streams stands
+    /// before what they hold; one by one, so that this holds for whatever a crash leaves.
+    fn remove_oldest(
+        &self,
+        victims: Vec<Victim>,
+        report: &mut ReclaimReport,
+    ) -> Result<(), ReclaimError> {
+        for (file, runs) in victims {
+            let first = runs.iter().all(|(stream, run)| {
+                let before = |other: &Run| other.record.first < run.record.first;
+                !stream.index.lock().runs.iter().any(before)
+            });
+            let explains = file.trims.lock().iter().any(|(id, trim)| {
+                let before =
+                    |other: &Run| other.record.first < *trim && !Arc::ptr_eq(&other.file, &file);
+                let stream = self.shared.streams.get(*id);
+                stream.is_some_and(|stream| stream.index.lock().runs.iter().any(before))
+            });
+            if first && !explains {
+                self.remove(vec![(file, runs)], report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_file(
+        &self,
+        file: &Arc<JournalFile>,
+        runs: &Runs,
+        report: &mut ReclaimReport,
+    ) -> Result<(), ReclaimError> {
+        for (stream, _) in runs {
+            stream.index.lock().runs.retain(|run| !Arc::ptr_eq(&run.file, file));
+        }
+        for (id, _) in file.trims.lock().iter() {
+            let Some(stream) = self.shared.streams.get(*id) else { continue };
+            let mut index = stream.index.lock();
+            index.mark = index.mark.filter(|(_, at)| *at != file.header.sequence);
+        }
+        self.shared.files.write().remove(&file.header.sequence);
+        self.shared.writer.lock().forget_chunks(file);
+        let name = file.name();
+        let removed = self.shared.disk.remove(&name);
+        removed.map_err(|source| ReclaimError::Remove { file: name, source })?;
+        report.removed_files += 1;
+        report.freed_bytes += file.disk_bytes();
+        Ok(())
+    }
+}
+
+/// Whether nothing could be appended for want of room.
+fn is_full(error: &ReclaimError) -> bool {
+    matches!(error, ReclaimError::Append { source: AppendError::Full { .. }, .. })
 }

@@ -20,6 +20,7 @@ use crate::format::footer::{Fence, Footer, TRAILER, Trailer};
 use crate::format::frame::{FrameHeader, Kind};
 use crate::format::{BLOCK, Flaw};
 use crate::index::{Rows, Run, Streams, push_entry};
+use crate::progress::{self, Progress};
 use crate::scan::{Scan, ScanError, ScanFlaw, scan};
 use crate::worker;
 
@@ -138,14 +139,25 @@ pub(crate) struct Verdict {
 
 /// Recovers the journal on `disk`, whose lock is held.
 pub(crate) fn recover(disk: &dyn Disk, handles: &Handles) -> Result<Found, OpenError> {
+    progress::logging(|progress| recover_telling(disk, handles, progress))
+}
+
+fn recover_telling(
+    disk: &dyn Disk,
+    handles: &Handles,
+    progress: &Progress,
+) -> Result<Found, OpenError> {
     let mut recovery = Recovery::default();
     let mut sequences = list(disk, &mut recovery)?;
     sequences.sort_unstable();
     recovery.files = sequences.len();
     let next_sequence = sequences.last().map_or(1, |last| last + 1);
+    progress.files_total.store(recovery.files, Ordering::Relaxed);
     let mut candidates = Vec::new();
     for sequence in sequences {
         candidates.extend(examine(disk, sequence, &mut recovery)?);
+        progress.files.fetch_add(1, Ordering::Relaxed);
+        progress.scanned_bytes.store(recovery.scanned_bytes, Ordering::Relaxed);
     }
     let next_base = candidates
         .iter()
@@ -221,6 +233,9 @@ pub(crate) fn examine(
         Ok(Err(_)) => {
             recovery.scanned_files += 1;
             recovery.scanned_bytes += bytes;
+            // PERF: the kernel then fetches it in large pieces, several at once: the end of a file
+            // written directly is in no cache, and most of what is read.
+            io.will_read(0..bytes);
             match scan(&*io, header.id, None) {
                 Ok(scan) => Content::Scanned(scan),
                 Err(ScanError::Unsupported(flaw)) => return Err(unsupported(flaw)),
@@ -418,12 +433,11 @@ fn cut_behind(
         behind_cut = verdict.cut.is_some();
         kept.push((candidate, verdict));
     }
-    // From the newest back, and durable before the cut itself: a crash in between must not leave
-    // a later file behind an already sealed cut.
+    // CRASH(@L): from the newest back, each durably before the next, and all before the cut itself
+    // is sealed. Only the first frame of a file tells that the one before ended in zeros that were
+    // frames: with a file in the middle gone, the next open would take the later ones for whole.
     for name in removed.iter().rev() {
         disk.remove(name).map_err(OpenError::io("removing an unused file"))?;
-    }
-    if !removed.is_empty() {
         disk.sync_dir().map_err(OpenError::io("syncing the directory"))?;
     }
     Ok(kept.into_iter().unzip())
@@ -530,12 +544,7 @@ fn seal(
     file.set_data_end(end);
     match worker::seal(streams, &*candidate.io, file, touched) {
         Ok(()) => Ok(()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ) =>
-        {
+        Err(error) if worker::is_full(&error) => {
             // Without room for a footer, the cut alone does: a scan ends there next time.
             let cut = || candidate.io.truncate(end).and_then(|()| candidate.io.sync());
             cut().map_err(OpenError::io("cutting a torn tail"))?;

@@ -2,11 +2,16 @@
 //! above it.
 //!
 //! What it models: writes that are lost, torn at sectors of 512 bytes or kept in any order until
-//! they are synced; directory entries lost without a directory sync; a failed write or sync, once
-//! or from then on; a full disk; flipped bits. What it does not: a device that lies about syncs,
+//! they are synced; directory entries lost without a directory sync; a failed call of any kind, once
+//! or from then on; a full disk; a directory removed in use; flipped bits; threads held up. What it does not: a device that lies about syncs,
 //! sectors torn within, misdirected writes, reads of files that were removed while open.
 //!
 //! [`SimDisk::crash`] gives the image that survives, as a new disk.
+
+mod fault;
+mod turn;
+
+pub use fault::{Call, Fault};
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,26 +26,6 @@ use crate::disk::{Disk, File, IoChoice, IoPath, Mapping, Promise};
 use crate::format::mem;
 
 const SECTOR: usize = 512;
-
-/// Which calls a fault meets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
-    /// Any write to a file.
-    Write,
-    /// A sync of a file.
-    Sync,
-}
-
-/// A fault to come.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault {
-    /// Which calls.
-    pub call: Call,
-    /// How many of them succeed before.
-    pub after: u64,
-    /// Whether all later ones fail, too.
-    pub sticky: bool,
-}
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
@@ -67,6 +52,9 @@ struct State {
     calls_left: Option<u64>,
     calls: u64,
     dead: bool,
+    /// The directory was removed.
+    gone: bool,
+    shaken: bool,
 }
 
 #[derive(Clone, Default)]
@@ -114,6 +102,10 @@ impl State {
             }
             None => Ok(false),
         }
+    }
+
+    fn there(&self) -> io::Result<()> {
+        if self.gone { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
     fn strike(&mut self, call: Call) -> io::Result<()> {
@@ -216,6 +208,8 @@ impl SimDisk {
             calls_left: None,
             calls: 0,
             dead: false,
+            gone: false,
+            shaken: false,
         })
     }
 
@@ -246,6 +240,12 @@ impl SimDisk {
         self.0.state.lock().fault = fault;
     }
 
+    /// Whether a fault is set and yet to come.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.0.state.lock().fault.is_some()
+    }
+
     /// Limits the bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.state.lock().capacity = bytes;
@@ -255,6 +255,20 @@ impl SimDisk {
     /// afterwards.
     pub fn set_may_map(&self, may_map: bool) {
         self.0.state.lock().may_map = may_map;
+    }
+
+    /// Whether threads are held up at random before and after their calls, so that orders are seen
+    /// that an idle machine would not show. Images of a crash keep to it.
+    pub fn shake(&self, shaken: bool) {
+        self.0.state.lock().shaken = shaken;
+    }
+
+    /// Removes the directory under whoever uses it: names are gone and none can be made, open
+    /// files go on.
+    pub fn remove_directory(&self) {
+        let mut state = self.0.state.lock();
+        state.names.clear();
+        state.gone = true;
     }
 
     /// Bytes of all files together.
@@ -364,20 +378,26 @@ impl SimDisk {
             calls_left: None,
             calls: 0,
             dead: false,
+            gone: false,
+            shaken: state.shaken,
         })
     }
 }
 
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.0.state.lock().names.keys().cloned().collect())
+        let state = self.0.call();
+        state.there()?;
+        Ok(state.names.keys().cloned().collect())
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         if state.tick()? {
             return Err(power_failure());
         }
+        state.there()?;
+        state.strike(Call::Create)?;
         if bytes > state.capacity.saturating_sub(state.used()) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -390,14 +410,16 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let state = self.0.state.lock();
+        let mut state = self.0.call();
+        state.strike(Call::Open)?;
         let inode = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(SimFile { sim: Arc::clone(&self.0), inode }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         let cut = state.tick()?;
+        state.strike(Call::Remove)?;
         let number = state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         if !state.durable_names.values().any(|durable| *durable == number) {
             state.inodes.remove(&number);
@@ -406,18 +428,21 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         let cut = state.tick()?;
+        state.strike(Call::Rename)?;
         let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), number);
         if cut { Err(power_failure()) } else { Ok(()) }
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.call();
         if state.tick()? {
             return Err(power_failure());
         }
+        state.there()?;
+        state.strike(Call::SyncDir)?;
         state.durable_names = state.names.clone();
         let live: BTreeSet<u64> = state.names.values().copied().collect();
         state.inodes.retain(|number, _| live.contains(number));
@@ -438,7 +463,7 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let state = self.0.state.lock();
+        let state = self.0.call();
         Ok(state.capacity.saturating_sub(state.used()))
     }
 
@@ -453,7 +478,7 @@ impl Disk for SimDisk {
 
 impl File for SimFile {
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         let cut = state.tick()?;
         state.strike(Call::Write)?;
@@ -483,7 +508,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         if state.tick()? {
             return Err(power_failure());
@@ -499,7 +524,7 @@ impl File for SimFile {
     }
 
     fn map(&self) -> io::Result<Option<Arc<Mapping>>> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         if !state.may_map {
             return Ok(None);
         }
@@ -511,7 +536,7 @@ impl File for SimFile {
     }
 
     fn sync_mapped(&self, _mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         if state.tick()? {
             return Err(power_failure());
@@ -527,8 +552,9 @@ impl File for SimFile {
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
+        state.strike(Call::Read)?;
         let inode = state.inode(self.inode)?;
         let from = mem(at);
         let bytes = inode
@@ -540,13 +566,14 @@ impl File for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.sim.state.lock().inode(self.inode)?.now.len() as u64)
+        Ok(self.sim.call().inode(self.inode)?.now.len() as u64)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.sim.state.lock();
+        let mut state = self.sim.call();
         state.absorb();
         let cut = state.tick()?;
+        state.strike(Call::Truncate)?;
         state.resize(self.inode, bytes)?;
         if cut { Err(power_failure()) } else { Ok(()) }
     }

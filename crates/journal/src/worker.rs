@@ -34,6 +34,11 @@ pub(crate) enum Use {
     Both,
 }
 
+/// Whether the disk has no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Makes an empty file that is durably there under its own name.
 ///
 /// CRASH(@I): before the rename it has a temporary name and is never read. CRASH(@H): after it,
@@ -205,7 +210,7 @@ impl Shared {
                 Ok(file) => Next::Ready(Arc::new(file)),
                 Err(error) => {
                     tracing::warn!(%error, bytes = header.bytes, "could not prepare a journal file");
-                    Next::Failed(error.to_string().into())
+                    Next::Failed { full: is_full(&error), reason: error.to_string().into() }
                 }
             };
             self.prepared.notify_all();
@@ -315,7 +320,9 @@ pub(crate) fn seal(
         let mut guard = stream.index.lock();
         let index = &mut *guard;
         for run in index.runs.iter_mut().chain(&mut index.moving) {
-            let same = run.record.first == record.first && run.record.relocated == record.relocated;
+            // A copy given up half-way and its successor may begin alike, in one file.
+            let same = (run.record.first, run.record.end, run.record.relocated)
+                == (record.first, record.end, record.relocated);
             if same && Arc::ptr_eq(&run.file, file) {
                 run.record = *record;
                 run.rows = Rows::Footer;

@@ -52,8 +52,8 @@ pub(crate) enum Next {
     Wanted(u64),
     /// Here it is.
     Ready(Arc<JournalFile>),
-    /// It could not be made.
-    Failed(Arc<str>),
+    /// It could not be made, perhaps for want of room.
+    Failed { full: bool, reason: Arc<str> },
 }
 
 /// State of the write buffer.
@@ -79,6 +79,9 @@ pub(crate) struct Writer {
     pub(crate) flights: VecDeque<Flight>,
     /// A write that shares the page cache is running; no other may start.
     pub(crate) exclusive: bool,
+    /// A sync of handed bytes is running; no other may start. When one of two fails, the kernel
+    /// may tell that one alone and call the pages clean for the other.
+    pub(crate) syncing: bool,
     pub(crate) waiters: VecDeque<Waiter>,
     pub(crate) ready: VecDeque<Callback>,
     pub(crate) draining: bool,
@@ -124,6 +127,7 @@ impl Writer {
             proven: next_base,
             flights: VecDeque::new(),
             exclusive: false,
+            syncing: false,
             waiters: VecDeque::new(),
             ready: VecDeque::new(),
             draining: false,

@@ -391,3 +391,31 @@ fn reclaim_beside_appends_and_reads() {
     assert!(journal.stats().file_bytes < 3 << 20, "{:?}", journal.stats());
     check(&journal.log(StreamId(9)), 20, 1500);
 }
+
+/// As many streams as appends: nothing is lost among them, neither over a crash nor over a close.
+#[test]
+fn appends_to_many_streams_complete_and_recover() {
+    const STREAMS: u64 = 30_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), small());
+    let mut last = Position(0);
+    for id in 0..STREAMS {
+        last = append(&journal.log(StreamId(id)), &entry(payload(id, 24), 1, 0)).unwrap();
+    }
+    journal.wait(last, Durability::Disk).unwrap();
+    let check = |journal: &Journal, found: &Recovery| {
+        assert!(found.damage.is_empty() && found.streams.len() as u64 == STREAMS);
+        for id in 0..STREAMS {
+            let read = journal.log(StreamId(id)).read(Offset(0), Offset(1), 100).unwrap();
+            assert_eq!(read[0].payload, payload(id, 24));
+        }
+    };
+    drop(journal);
+    let (journal, found) = open(dir.path(), small());
+    check(&journal, &found);
+    journal.close().unwrap();
+    drop(journal);
+    let (journal, found) = open(dir.path(), small());
+    assert_eq!(found.scanned_files, 0);
+    check(&journal, &found);
+}

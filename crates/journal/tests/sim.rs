@@ -148,6 +148,8 @@ fn history(seed: u64, rows: &mut BTreeSet<CrashRow>) {
     let mut disk = SimDisk::new(seed);
     // Two of three histories write through mapped files.
     disk.set_may_map(!seed.is_multiple_of(3));
+    // Every fourth in orders that an idle machine would not show.
+    disk.shake(seed.is_multiple_of(4));
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
     for life in 0..4 {
         let context = format!("seed {seed} life {life}");
@@ -220,7 +222,7 @@ fn history(seed: u64, rows: &mut BTreeSet<CrashRow>) {
 
 #[test]
 fn crashes_lose_nothing_that_was_promised() {
-    let seeds = std::env::var("JOURNAL_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(250);
+    let seeds = std::env::var("JOURNAL_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
     let first = std::env::var("JOURNAL_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
     // What crashes alone lead to. D, E, G, J, K need damage, M a newer release, N a
     // crash within a reclaim: see `damage.rs`.
@@ -228,6 +230,10 @@ fn crashes_lose_nothing_that_was_promised() {
         [CrashRow::A, CrashRow::B, CrashRow::C, CrashRow::F, CrashRow::H, CrashRow::I, CrashRow::L];
     let by_crash = BTreeSet::from(by_crash);
     let mut rows = BTreeSet::new();
+    // Found a hole each: after a crash within an open, and after a copy that no run listed.
+    for seed in [5831, 5892] {
+        history(seed, &mut rows);
+    }
     // The rare rows need their luck: go on until all were seen, within reason.
     let mut seed = first;
     while seed < first + seeds || (!rows.is_superset(&by_crash) && seed < first + 10 * seeds) {

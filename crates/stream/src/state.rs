@@ -18,6 +18,9 @@ use crate::record::Lifecycle;
 /// Appends of one stream that may wait for the WAL at once.
 pub const IN_FLIGHT_MAX: usize = 65_536;
 
+/// Room for so many is kept by a stream that has none in flight any more.
+const IN_FLIGHT_KEPT: usize = 64;
+
 /// In debug builds a queue longer than this is walked at every such length only.
 const WALK_EVERY: usize = 256;
 
@@ -217,6 +220,10 @@ impl StreamState {
         assert_eq!(placement.head.version, self.accepted.version.next(), "placed out of order");
         let wait_for = self.strongest_in_flight(level);
         self.waiting[level as usize] += 1;
+        if self.in_flight.capacity() == 0 {
+            // Many streams never have two in flight; room for four would cost each 150 bytes.
+            self.in_flight.reserve_exact(1);
+        }
         self.in_flight.push_back(InFlight { head: placement.head, at, level });
         self.accepted = placement.head;
         self.validate();
@@ -244,6 +251,9 @@ impl StreamState {
             self.head = next.head;
             self.waiting[next.level as usize] -= 1;
             self.in_flight.pop_front();
+        }
+        if self.in_flight.is_empty() && self.in_flight.capacity() > IN_FLIGHT_KEPT {
+            self.in_flight = VecDeque::new();
         }
         self.validate();
         self.head != before

@@ -338,3 +338,37 @@ fn a_topic_of_kafka_clients_is_theirs_alone() {
         assert_eq!(thetis.find(name).err().unwrap().kind(), ErrorKind::Invalid, "{name}");
     }
 }
+
+/// Futures dropped before their first poll, after it, and callers that panic between placing and
+/// waiting: every append commits once, in its place, and those behind are not held up.
+#[test]
+fn futures_that_are_dropped_leave_the_log_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let thetis = Thetis::open(dir.path()).unwrap();
+    let stream = thetis.stream("orders").unwrap();
+    for n in 0..60_u32 {
+        let appending = stream.start_append(n.to_string()).unwrap();
+        match n % 3 {
+            0 => drop(appending.into_future()),
+            1 => {
+                let mut future = appending.into_future();
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                let _ = future.as_mut().poll(&mut context);
+            }
+            _ => {
+                let caller = std::thread::spawn(move || {
+                    let _held = appending;
+                    panic!("on purpose");
+                });
+                assert!(caller.join().is_err());
+            }
+        }
+    }
+    assert_eq!(stream.append("last").unwrap().range.start, Offset(60));
+    drop((stream, thetis));
+    let thetis = Thetis::open(dir.path()).unwrap();
+    let stream = thetis.stream("orders").unwrap();
+    let mut expected: Vec<String> = (0..60).map(|index: u32| index.to_string()).collect();
+    expected.push("last".into());
+    assert_eq!(all(&stream), expected);
+}

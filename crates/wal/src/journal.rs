@@ -157,6 +157,7 @@ fn append_error(error: thetis_journal::AppendError) -> AppendError {
     match error {
         Journal::TooLarge { bytes, max, .. } => AppendError::TooLarge { bytes, max },
         Journal::Full { reason } => AppendError::Full { detail: reason.to_string() },
+        Journal::NoFile { reason } => AppendError::Io { detail: reason.to_string() },
         Journal::Poisoned { reason } => AppendError::Poisoned { detail: reason.to_string() },
         Journal::Closed => AppendError::Closed,
         fault @ (Journal::Invalid { .. } | Journal::OutOfOrder { .. }) => {

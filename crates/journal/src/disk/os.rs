@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::fs;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -216,6 +217,15 @@ impl Disk for OsDisk {
     }
 }
 
+impl OsFile {
+    fn advise(&self, range: Range<u64>, advice: Advice) {
+        if let Some(bytes) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            // No more than a hint: without it the same happens, more slowly.
+            let _ = rustix::fs::fadvise(&self.buffered, range.start, Some(bytes), advice);
+        }
+    }
+}
+
 impl File for OsFile {
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64, promise: Promise) -> io::Result<()> {
         let none = ReadWriteFlags::empty();
@@ -253,9 +263,12 @@ impl File for OsFile {
         mapping.sync(mem(range.start)..mem(range.end))
     }
 
+    fn will_read(&self, range: Range<u64>) {
+        self.advise(range, Advice::WillNeed);
+    }
+
     fn forget(&self, range: Range<u64>) {
-        let bytes = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
-        let _ = rustix::fs::fadvise(&self.buffered, range.start, bytes, Advice::DontNeed);
+        self.advise(range, Advice::DontNeed);
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
