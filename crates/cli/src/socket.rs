@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, InvalidMessage, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::config::value::Address;
 use crate::exit::{Exit, Failure};
@@ -79,6 +79,17 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    /// Says that nothing more comes, which a socket that was cut off does not.
+    fn drop(&mut self) {
+        if let Socket::Tls(stream) = self {
+            stream.conn.send_close_notify();
+            // The other side finds out either way.
+            let _ = stream.flush();
+        }
+    }
+}
+
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -119,7 +130,7 @@ fn dial(address: &Address) -> io::Result<TcpStream> {
 fn not_agreed(error: &io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let why = match cause {
-        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+        Some(rustls::Error::InvalidMessage(_)) => {
             "it does not speak TLS; leave out --tls-ca".to_owned()
         }
         _ => format!("no TLS was agreed on: {error}"),

@@ -1,5 +1,7 @@
 //! Listeners on real sockets: who gets a session, who is refused and how, and when all ends.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
