@@ -11,6 +11,7 @@ mod files;
 mod full_disk;
 mod groups;
 mod idempotence;
+mod log_file;
 mod lookups;
 mod records;
 mod text;

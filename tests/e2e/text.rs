@@ -1,39 +1,33 @@
 //! The text front: answers as its first clients know them, what a kill leaves, and the prompt when
 //! it is piped. The protocol is docs/protocols/text.md.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use thetis_e2e::server::{Server, Stop, program};
 use thetis_e2e::{repository, reproduce};
+use thetis_text::client::Error;
+use thetis_text::command::From;
+use thetis_types::{Offset, Outcome};
 
-/// A connection of one request at a time.
-pub(crate) struct Client(TcpStream);
+/// A connection whose answers are text.
+pub(crate) struct Client(thetis_text::client::Client);
 
 impl Client {
     pub(crate) fn connect(server: &Server) -> Client {
-        Client(TcpStream::connect(server.text()).expect("the server listens"))
-    }
-
-    fn send(&mut self, body: &str) {
-        let length = u32::try_from(body.len()).expect("it is small");
-        let frame = [&length.to_le_bytes(), body.as_bytes()].concat();
-        self.0.write_all(&frame).expect("the connection holds");
-    }
-
-    fn receive(&mut self) -> String {
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).expect("the connection holds");
-        let mut body = vec![0; u32::from_le_bytes(length) as usize];
-        self.0.read_exact(&mut body).expect("the connection holds");
-        String::from_utf8(body).expect("the test's records are text")
+        Client(connect(server).expect("the server listens"))
     }
 
     pub(crate) fn ask(&mut self, body: &str) -> String {
-        self.send(body);
-        self.receive()
+        let answer = self.0.ask(body.as_bytes()).expect("the connection holds");
+        String::from_utf8(answer.into()).expect("the test's records are text")
     }
+}
+
+fn connect(server: &Server) -> Result<thetis_text::client::Client, Error> {
+    let (host, port) = server.text().rsplit_once(':').expect("an address has a port");
+    thetis_text::client::Client::connect(host, port.parse().expect("a port is a number"), None)
 }
 
 #[test]
@@ -69,8 +63,7 @@ fn what_was_answered_is_there_after_a_kill() {
         let found: Vec<&str> = values.into_iter().filter(|value| !value.is_empty()).collect();
         assert_eq!(found, expected, "round {round}");
         for _ in 0..40 {
-            client.send(&format!("PUT t m{written};"));
-            assert_eq!(client.receive(), "OK");
+            assert_eq!(client.ask(&format!("PUT t m{written};")), "OK");
             written += 1;
         }
         acknowledged += 17;
@@ -156,4 +149,52 @@ fn the_prompt_can_be_piped() {
     server.stop(Stop::Term);
     let unreachable = repl(&server, &[], "get t\n");
     assert_eq!(unreachable.status.code(), Some(4));
+}
+
+/// Each as a process of its own, as scripts for the Walrus node's program call it.
+#[test]
+fn a_command_can_be_given_as_arguments() {
+    const TEST: &str = "text::a_command_can_be_given_as_arguments";
+    reproduce(TEST);
+    let Some(mut server) = Server::start_with_text(TEST) else { return };
+    let done = |arguments: &[&str]| {
+        // What stands on standard input is not looked at.
+        let output = repl(&server, arguments, "put t never\n");
+        (said(&output), output.status.code())
+    };
+    assert_eq!(done(&["register", "t"]), ("OK\n".to_owned(), Some(0)));
+    assert_eq!(done(&["put", "t", "one  order", "--json", "-x"]), ("OK\n".to_owned(), Some(0)));
+    assert_eq!(done(&["get", "t"]), ("OK one  order --json -x\n".to_owned(), Some(0)));
+    assert_eq!(done(&["--json", "get", "t"]), ("{\"status\":\"EMPTY\"}\n".to_owned(), Some(0)));
+    let (state, code) = done(&["state", "t"]);
+    assert!(state.contains("\"end\": 1") && code == Some(0), "{state}");
+    let (metrics, code) = done(&["metrics"]);
+    assert!(metrics.contains("\"Leader\"") && code == Some(0), "{metrics}");
+    let refused = ("ERR unknown topic nowhere\n".to_owned(), Some(1));
+    assert_eq!(done(&["get", "nowhere"]), refused);
+    server.stop(Stop::Term);
+    let unreachable = repl(&server, &["get", "t"], "");
+    assert_eq!(unreachable.status.code(), Some(4));
+}
+
+/// A program is told that it does not know, and finds out on a new connection.
+#[test]
+fn a_client_survives_a_kill_of_the_server() {
+    const TEST: &str = "text::a_client_survives_a_kill_of_the_server";
+    reproduce(TEST);
+    let Some(mut server) = Server::start_with_text(TEST) else { return };
+    let mut client = connect(&server).expect("the server listens");
+    client.register("t", None).expect("there is none yet");
+    let written = client.append("t", &["a", "b"]).expect("the topic is there");
+    assert_eq!((written.start, written.end), (Offset(0), Offset(2)));
+    server.stop(Stop::Kill);
+    let broken = client.put("t", "c").expect_err("nobody answers");
+    assert!(matches!(broken, Error::Broken(_)), "{broken}");
+    assert_eq!(broken.outcome(), Outcome::MayHaveCommitted);
+    assert!(matches!(client.put("t", "c"), Err(Error::Gone)));
+    assert!(matches!(connect(&server), Err(Error::Unreachable { .. })));
+    server.start_again();
+    let mut client = connect(&server).expect("the server listens");
+    let found = client.read("t", &From::Start, Duration::ZERO).expect("the topic is there");
+    assert_eq!(found.expect("it has records").values, ["a", "b"]);
 }

@@ -105,7 +105,7 @@ fn the_text_front_under_tls() {
     let Some(plain) = Server::start_with_text(TEST) else { return };
     let (code, _, wrong) = repl(plain.text(), &["--tls-ca", &trusted]);
     assert_eq!(code, Some(4), "{wrong}");
-    assert!(wrong.contains("does not speak TLS; leave out --tls-ca"), "{wrong}");
+    assert!(wrong.contains("does not speak TLS; connect without"), "{wrong}");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use thetis_kafka::wire::Call;
+use thetis_net::tls::ClientConfig;
 
 use crate::config::value::Address;
 use connection::Connection;

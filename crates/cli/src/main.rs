@@ -17,7 +17,7 @@ mod produce;
 mod repl;
 mod serve;
 mod server;
-mod socket;
+mod tls;
 mod topic;
 mod verify;
 mod version;

@@ -1,7 +1,6 @@
-//! `thetis repl`: commands of the text protocol, typed or piped, one a line. Owns the loop, the
-//! completion and the exit codes; the protocol's requests and replies are `repl/client.rs`'s.
+//! `thetis repl`: commands of the text protocol, typed, piped or one as arguments. Owns the loop, the
+//! completion and the exit codes; the protocol's requests and replies are `thetis_text::client`'s.
 
-mod client;
 mod line;
 mod show;
 
@@ -14,14 +13,15 @@ use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter, Validator};
+use thetis_text::client::{Client, Error, Refusal};
 use thetis_text::command::COMMANDS;
+use thetis_types::Outcome;
 
 use crate::config::value::{Address, Listen, Value};
 use crate::config::{Config, SettingFlags};
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::socket::TlsArgs;
-use client::Client;
+use crate::tls::TlsArgs;
 use line::Typed;
 
 /// Lines of history that are kept.
@@ -30,9 +30,10 @@ const HISTORY_LINES_MAX: usize = 1_000;
 /// Arguments of `thetis repl`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads one command a line, typed or piped. `help` lists the commands; they may be written in lower
-case. `append TOPIC [expect=..] [session=..] TEXT` needs no length: the text is the rest of the line.
-When piped, the first ERR ends with exit code 1.")]
+With a command as arguments it does that and ends: `thetis repl put orders one order`, `thetis repl
+get orders`. Without, it reads one command a line, typed or piped. `help` lists the commands; they may
+be written in lower case. `append TOPIC [expect=..] [session=..] TEXT` needs no length: the text is the
+rest of the line. But for the prompt, the first ERR ends with exit code 1, or 5 if it is ERR uncertain.")]
 pub(crate) struct ReplArgs {
     /// Text listener of a node [default: text.listen].
     #[arg(long, value_name = "HOST:PORT", value_parser = Address::parse)]
@@ -48,6 +49,9 @@ pub(crate) struct ReplArgs {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArgs,
+    /// One command and its arguments, instead of lines; everything from here on is its own.
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
 }
 
 /// Runs until the input ends, `quit`, or an error.
@@ -57,28 +61,59 @@ pub(crate) fn run(config: Option<&Path>, args: &ReplArgs) -> Result<Exit, Failur
         None => configured(config)?,
     };
     let client = open(&address, args)?;
+    if !args.command.is_empty() {
+        let lines = std::iter::once(Ok(args.command.join(" ")));
+        return lines_of(lines, client, args);
+    }
     if io::stdin().is_terminal() {
         interactive(&address, client, args)
     } else {
-        piped(client, args)
+        lines_of(io::stdin().lock().lines(), client, args)
     }
 }
 
 /// Connects and says the token.
 fn open(address: &Address, args: &ReplArgs) -> Result<Client, Failure> {
-    let mut client = Client::connect(address, args.tls.load()?.as_ref())?;
+    let tls = args.tls.load()?;
+    let mut client =
+        Client::connect(&address.host, address.port, tls.as_ref()).map_err(|error| {
+            let is_refusal = matches!(error, Error::Refused(_));
+            let failure = Failure::from(error);
+            match is_refusal {
+                true => failure.hint("name the authority of its certificate: --tls-ca FILE"),
+                false => failure,
+            }
+        })?;
     if let Some(path) = &args.token_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::new(Exit::Usage, format!("could not read {}: {error}", path.display()))
         })?;
-        let token = text.lines().next().unwrap_or_default().trim();
-        let reply = client.ask(format!("AUTH {token}").as_bytes())?;
-        if reply.starts_with(b"ERR") {
-            let reply = String::from_utf8_lossy(&reply).into_owned();
-            return Err(Failure::new(Exit::Failed, format!("{address} answers: {reply}")));
-        }
+        client.authenticate(text.lines().next().unwrap_or_default().trim())?;
     }
     Ok(client)
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match (&error, error.outcome()) {
+            (Error::Unreachable { .. }, _) => Exit::Unreachable,
+            (Error::Unsent { .. }, _) => Exit::Usage,
+            (_, outcome) => exit_of(outcome),
+        };
+        let failure = Failure::new(exit, error.to_string());
+        match exit {
+            Exit::Uncertain => failure.hint("the last command may or may not have been done"),
+            _ => failure,
+        }
+    }
+}
+
+/// What a command ends with that was refused or broke off.
+fn exit_of(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::MayHaveCommitted => Exit::Uncertain,
+        Outcome::NotCommitted | Outcome::Committed => Exit::Failed,
+    }
 }
 
 /// The listener of this directory's configuration.
@@ -93,10 +128,14 @@ fn configured(config: Option<&Path>) -> Result<Address, Failure> {
     }
 }
 
-/// One command a line until the input ends.
-fn piped(mut client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
+/// One command a line until the lines end.
+fn lines_of(
+    lines: impl Iterator<Item = io::Result<String>>,
+    mut client: Client,
+    args: &ReplArgs,
+) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
-    for line in io::stdin().lock().lines() {
+    for line in lines {
         let line = line.map_err(|error| {
             Failure::new(Exit::Failed, format!("could not read stdin: {error}"))
         })?;
@@ -105,8 +144,11 @@ fn piped(mut client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
             Typed::Quit => break,
             Typed::Help => output::text(&line::help())?,
             Typed::Request(request) => {
-                if !answer(&mut client, &request, args.json)? {
-                    exit = Exit::Failed;
+                if let Some(refusal) = answer(&mut client, &request, args.json)? {
+                    // Once something is uncertain, all is.
+                    if exit != Exit::Uncertain {
+                        exit = exit_of(refusal.outcome());
+                    }
                     if !args.keep_going {
                         break;
                     }
@@ -117,18 +159,26 @@ fn piped(mut client: Client, args: &ReplArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Asks and prints all there is to print; false when the answer is an error.
-fn answer(client: &mut Client, request: &[u8], is_json: bool) -> Result<bool, Failure> {
+/// Asks and prints all there is to print; tells of a refusal.
+fn answer(client: &mut Client, request: &[u8], is_json: bool) -> Result<Option<Refusal>, Failure> {
     let mut is_following = request.starts_with(b"FOLLOW");
     let mut reply = client.ask(request)?;
     loop {
         output::text(&show::reply(request, &reply, is_json))?;
-        let is_error = reply.starts_with(b"ERR");
-        is_following &= !is_error && !reply.starts_with(b"END");
+        let refusal = Refusal::of(&reply);
+        is_following &= refusal.is_none() && !reply.starts_with(b"END");
         if !is_following {
-            return Ok(!is_error);
+            return Ok(refusal);
         }
         reply = client.receive()?;
+    }
+}
+
+/// The names of topics, as far as they can be told.
+fn topics(client: &mut Client) -> Result<Vec<String>, Failure> {
+    match client.topics() {
+        Err(Error::Refused(_)) => Ok(Vec::new()),
+        told => Ok(told?),
     }
 }
 
@@ -162,7 +212,7 @@ fn prompt(
     editor: &mut Editor<Words, DefaultHistory>,
 ) -> Result<Exit, Failure> {
     output::text(&format!("{address}; help lists the commands, Ctrl-D leaves\n"))?;
-    editor.set_helper(Some(Words { topics: client.topics()? }));
+    editor.set_helper(Some(Words { topics: topics(&mut client)? }));
     let mut connection = Some(client);
     loop {
         match editor.readline("thetis> ") {
@@ -185,7 +235,7 @@ fn prompt(
                         let answered = connected.and_then(|mut client| {
                             answer(&mut client, &request, args.json)?;
                             if request.starts_with(b"REGISTER") || request.starts_with(b"DROP") {
-                                editor.set_helper(Some(Words { topics: client.topics()? }));
+                                editor.set_helper(Some(Words { topics: topics(&mut client)? }));
                             }
                             Ok(client)
                         });

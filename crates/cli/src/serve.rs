@@ -21,7 +21,8 @@ use signals::Signals;
 /// Arguments of `thetis serve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Prints the one line `ready` on stdout when every listener accepts; everything else goes to stderr.
+Prints the one line `ready` on stdout when every listener accepts; everything else goes to stderr,
+log lines to log.file if it is set.
 The first SIGTERM or SIGINT stops in order, a second one at once.")]
 pub(crate) struct ServeArgs {
     /// Print the ready line as JSON, with the addresses that were bound.
@@ -47,7 +48,7 @@ struct Ready<'a> {
 /// Runs a node until it is told to stop.
 pub(crate) fn run(file: Option<&Path>, args: &ServeArgs) -> Result<Exit, Failure> {
     let config = Config::load(file, &args.settings)?;
-    logging::start(&config.settings);
+    logging::start(&config.settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::config::value::{Address, Value, ValueError};
 use crate::config::{Config, SERVER_VARIABLE, SettingFlags};
 use crate::exit::{Exit, Failure};
-use crate::socket::TlsArgs;
+use crate::tls::TlsArgs;
 
 /// The flag every client command has.
 #[derive(Args, Debug)]

@@ -8,8 +8,11 @@
 //! ```
 //!
 //! Serves topics of one stream that hold plain records: those it makes itself and those of the
-//! library. Knows nothing of storage.
+//! library. Knows nothing of storage. The other end, for programs that talk to a node, is [`client`].
 
+pub mod client;
+#[cfg(test)]
+mod client_test;
 pub mod command;
 mod cursor;
 mod front;

@@ -157,6 +157,24 @@ const fn word(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// The kind that a word stands for.
+pub(crate) fn kind(of: &str) -> Option<ErrorKind> {
+    const KINDS: [ErrorKind; 11] = [
+        ErrorKind::Invalid,
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::Conflict,
+        ErrorKind::Fenced,
+        ErrorKind::Trimmed,
+        ErrorKind::Sealed,
+        ErrorKind::Throttled,
+        ErrorKind::Unavailable,
+        ErrorKind::Corrupt,
+        ErrorKind::Internal,
+    ];
+    KINDS.into_iter().find(|kind| word(*kind) == of)
+}
+
 /// An append that has its place, or was refused one, and whose reply is not written yet.
 pub(crate) struct Placed {
     appending: Result<Appending, Error>,

@@ -22,15 +22,15 @@ use crate::wire::{LENGTH_BYTES, frame};
 use crate::{Front, Settings, serve};
 
 /// A node in memory with its listener.
-struct Node {
+pub(crate) struct Node {
     front: Arc<Front>,
-    address: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
 }
 
 impl Node {
-    async fn start(settings: Settings) -> Node {
+    pub(crate) async fn start(settings: Settings) -> Node {
         let clock = Arc::new(ManualClock::default());
         let meta = Arc::new(MemoryStore::new(clock.clone()));
         Node::on(Arc::new(MemoryWal::default()), meta, settings).await
@@ -53,7 +53,7 @@ impl Node {
         Client { socket: TcpStream::connect(self.address).await.unwrap() }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send(true).unwrap();
         self.server.await.unwrap();
     }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustls::ClientConfig;
 use thetis_kafka::wire::{
     ApiKey, ApiVersionsRequest, Call, ErrorCode, FRAME_BYTES_MAX, FrameError, decode_response,
     encode_request,
 };
+use thetis_net::Socket;
+use thetis_net::tls::ClientConfig;
 
 use super::ANSWER_WAIT;
 use super::error::ClientError;
 use crate::config::value::Address;
-use crate::socket::Socket;
 
 /// What this client calls itself.
 const CLIENT_ID: &str = "thetis-cli";
@@ -39,7 +39,7 @@ impl Connection {
     ) -> Result<Connection, ClientError> {
         let unreachable =
             |error| ClientError::Unreachable { address: address.clone(), error, named_by: None };
-        let stream = Socket::connect(address, tls).map_err(unreachable)?;
+        let stream = Socket::connect(&address.host, address.port, tls).map_err(unreachable)?;
         let mut connection = Connection {
             address: address.clone(),
             stream,

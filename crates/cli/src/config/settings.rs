@@ -183,7 +183,11 @@ settings! {
         within: (Duration::ZERO, Duration::from_secs(300)),
     }
 
-    /// How log lines on stderr look.
+    /// File that log lines are appended to instead of stderr. It is opened once, at the start, and
+    /// made if its directory is there.
+    log_file: OptionalFile { key: "log.file", flag: "log-file", default: "" }
+
+    /// How log lines look.
     log_format: LogFormat { key: "log.format", flag: "log-format", default: "text" }
 
     /// The least severe log line that is written.

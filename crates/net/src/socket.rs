@@ -1,18 +1,13 @@
-//! A blocking connection to a listener of a node, encrypted when asked for. Owns how a server is
+//! The other end: a blocking connection to a listener, encrypted when asked for. Owns how a server is
 //! reached and believed; knows no protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-
-use crate::config::value::Address;
-use crate::exit::{Exit, Failure};
 
 /// How long one address may take to accept.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -20,24 +15,12 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take to agree on TLS.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// The flag of commands that talk to a listener.
-#[derive(Args, Debug, Default)]
-pub(crate) struct TlsArgs {
-    /// Speak TLS, and believe servers whose certificate is in this PEM file or signed by one in it.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-}
+/// A connection. Reads and writes block.
+#[derive(Debug)]
+pub struct Socket(Kind);
 
-impl TlsArgs {
-    /// What a client of such a listener needs; `None` without the flag.
-    pub(crate) fn load(&self) -> Result<Option<Arc<ClientConfig>>, Failure> {
-        let config = self.tls_ca.as_deref().map(thetis_net::tls::client).transpose();
-        config.map_err(|error| Failure::new(Exit::Usage, format!("--tls-ca: {error}")))
-    }
-}
-
-/// A connection.
-pub(crate) enum Socket {
+#[derive(Debug)]
+enum Kind {
     /// As it is.
     Plain(TcpStream),
     /// Under TLS; the server has proved its name.
@@ -45,34 +28,34 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects to one of the addresses that a name stands for; the last failure is the one told.
-    /// Small-packet delay is off.
-    pub(crate) fn connect(
-        address: &Address,
-        tls: Option<&Arc<ClientConfig>>,
-    ) -> io::Result<Socket> {
-        let mut socket = dial(address)?;
+    /// Connects to one of the addresses that `host` stands for; an IPv6 address has no brackets.
+    /// Small-packet delay is off. Each address has 5 s to accept, and 10 s to agree on TLS.
+    ///
+    /// # Errors
+    /// No address accepts, where the last failure is the one told, or the server does not prove to
+    /// be `host`.
+    pub fn connect(host: &str, port: u16, tls: Option<&Arc<ClientConfig>>) -> io::Result<Socket> {
+        let mut socket = dial(host, port)?;
         socket.set_nodelay(true)?;
-        let Some(tls) = tls else { return Ok(Socket::Plain(socket)) };
-        let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+        let Some(tls) = tls else { return Ok(Socket(Kind::Plain(socket))) };
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let mut session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
         socket.set_read_timeout(Some(HANDSHAKE_WAIT))?;
         while session.is_handshaking() {
             session.complete_io(&mut socket).map_err(|error| not_agreed(&error))?;
         }
         socket.set_read_timeout(None)?;
-        Ok(Socket::Tls(Box::new(StreamOwned::new(session, socket))))
+        Ok(Socket(Kind::Tls(Box::new(StreamOwned::new(session, socket)))))
     }
 
     /// How long a read and a write may take; without end unless said.
-    pub(crate) fn set_timeouts(
-        &self,
-        read: Option<Duration>,
-        write: Option<Duration>,
-    ) -> io::Result<()> {
-        let socket = match self {
-            Socket::Plain(socket) => socket,
-            Socket::Tls(stream) => &stream.sock,
+    ///
+    /// # Errors
+    /// A wait of nothing, or the system refuses.
+    pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+        let socket = match &self.0 {
+            Kind::Plain(socket) => socket,
+            Kind::Tls(stream) => &stream.sock,
         };
         socket.set_read_timeout(read)?;
         socket.set_write_timeout(write)
@@ -82,7 +65,7 @@ impl Socket {
 impl Drop for Socket {
     /// Says that nothing more comes, which a socket that was cut off does not.
     fn drop(&mut self) {
-        if let Socket::Tls(stream) = self {
+        if let Kind::Tls(stream) = &mut self.0 {
             stream.conn.send_close_notify();
             // The other side finds out either way.
             let _ = stream.flush();
@@ -92,32 +75,32 @@ impl Drop for Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Plain(socket) => socket.read(buffer),
-            Socket::Tls(stream) => stream.read(buffer),
+        match &mut self.0 {
+            Kind::Plain(socket) => socket.read(buffer),
+            Kind::Tls(stream) => stream.read(buffer),
         }
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Plain(socket) => socket.write(bytes),
-            Socket::Tls(stream) => stream.write(bytes),
+        match &mut self.0 {
+            Kind::Plain(socket) => socket.write(bytes),
+            Kind::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Socket::Plain(socket) => socket.flush(),
-            Socket::Tls(stream) => stream.flush(),
+        match &mut self.0 {
+            Kind::Plain(socket) => socket.flush(),
+            Kind::Tls(stream) => stream.flush(),
         }
     }
 }
 
-fn dial(address: &Address) -> io::Result<TcpStream> {
+fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
-    for candidate in (address.host.as_str(), address.port).to_socket_addrs()? {
+    for candidate in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&candidate, CONNECT_WAIT) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
@@ -131,7 +114,7 @@ fn not_agreed(error: &io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let why = match cause {
         Some(rustls::Error::InvalidMessage(_)) => {
-            "it does not speak TLS; leave out --tls-ca".to_owned()
+            "it does not speak TLS; connect without".to_owned()
         }
         _ => format!("no TLS was agreed on: {error}"),
     };
