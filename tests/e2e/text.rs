@@ -1,14 +1,17 @@
 //! The text front: answers as its first clients know them, what a kill leaves, and the prompt when
 //! it is piped. The protocol is docs/protocols/text.md.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use thetis_e2e::server::{Server, Stop, program};
 use thetis_e2e::{repository, reproduce};
 use thetis_text::client::Error;
 use thetis_text::command::From;
+use thetis_text::wire::frame;
 use thetis_types::{Offset, Outcome};
 
 /// A connection whose answers are text.
@@ -105,8 +108,12 @@ fn the_queue_loses_nothing() {
 }
 
 fn repl(server: &Server, arguments: &[&str], input: &str) -> Output {
+    repl_at(server.text(), arguments, input)
+}
+
+fn repl_at(address: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(program())
-        .args(["repl", "--addr", server.text()])
+        .args(["repl", "--addr", address])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -114,7 +121,8 @@ fn repl(server: &Server, arguments: &[&str], input: &str) -> Output {
         .spawn()
         .expect("the program can be started");
     let mut stdin = child.stdin.take().expect("standard input is piped");
-    stdin.write_all(input.as_bytes()).expect("the program reads");
+    // A program that has a command as arguments does not read.
+    let _ignored = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("a child can be waited for")
 }
@@ -175,6 +183,31 @@ fn a_command_can_be_given_as_arguments() {
     server.stop(Stop::Term);
     let unreachable = repl(&server, &["get", "t"], "");
     assert_eq!(unreachable.status.code(), Some(4));
+}
+
+/// Exit code 1 would say that it did not happen.
+#[test]
+fn an_uncertain_answer_has_an_exit_code_of_its_own() {
+    reproduce("text::an_uncertain_answer_has_an_exit_code_of_its_own");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address").to_string();
+    let server = thread::spawn(move || {
+        let exchanges: [(&[u8], &[u8]); 3] = [
+            (b"HELLO", b"OK thetis 2"),
+            (b"PUT t x", b"ERR forward append failed: uncertain the disk failed"),
+            (b"GET t", b"ERR unknown topic t"),
+        ];
+        let (mut socket, _) = listener.accept().expect("the program connects");
+        for (request, answer) in exchanges {
+            let mut found = vec![0; frame(request).len()];
+            socket.read_exact(&mut found).expect("the program asks");
+            assert_eq!(found, frame(request));
+            socket.write_all(&frame(answer)).expect("the program listens");
+        }
+    });
+    let output = repl_at(&address, &["--keep-going"], "put t x\nget t\n");
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    server.join().expect("the program says what was expected");
 }
 
 /// A program is told that it does not know, and finds out on a new connection.
