@@ -100,8 +100,7 @@ impl Writer {
                 self.flights.is_empty() && !self.syncing
             }
             Durability::Disk => {
-                // INVARIANT: no two writes in flight share a block.
-                // Nor does a direct write meet the pages of a mapped file.
+                // INVARIANT: no two writes in flight share a block, nor meet pages of a mapping.
                 let shares = !self.taken.is_multiple_of(BLOCK)
                     && self.flights.back().is_some_and(|flight| !flight.done);
                 let direct = !self.is_mapped_at(self.taken);

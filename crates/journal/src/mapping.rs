@@ -22,6 +22,11 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 const ALIGN: usize = 4096;
 /// Bytes made present in one call, so that it does not hold the address space for long.
 const POPULATE_STEP: usize = 1 << 20;
+/// Bytes synced in one call.
+///
+/// PERF: 45 MiB in one call keep other syncs waiting for 35 ms, among them those of the next file,
+/// and appends wait for that.
+const SYNC_STEP: usize = 4 << 20;
 
 /// The first bytes of a file, as memory.
 pub struct Mapping {
@@ -133,9 +138,10 @@ impl Mapping {
             // and come back when they are touched.
             unsafe { rustix::mm::madvise(self.place(from), whole - from, Advice::LinuxDontNeed) }?;
         }
-        if from < until {
+        for at in (from..until).step_by(SYNC_STEP) {
+            let now = (until - at).min(SYNC_STEP);
             // SAFETY: inside the mapping; syncing changes no bytes.
-            unsafe { rustix::mm::msync(self.place(from), until - from, MsyncFlags::SYNC) }?;
+            unsafe { rustix::mm::msync(self.place(at), now, MsyncFlags::SYNC) }?;
         }
         Ok(())
     }
