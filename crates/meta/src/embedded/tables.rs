@@ -17,8 +17,9 @@ use crate::{Item, Key, KeyRange, LeaseId, Refusal, Version, Versioned};
 /// The format this release writes, and the newest it reads.
 pub const FORMAT_VERSION: u64 = 1;
 
-/// Bytes of pages kept in memory.
-const CACHE_BYTES_MAX: usize = 32 << 20;
+/// Bytes of pages kept in memory. What is needed often is kept by those who need it; the pages are for
+/// writes, which touch few, and with many idle streams they would be the largest part of the memory.
+const CACHE_BYTES_MAX: usize = 8 << 20;
 
 /// Facts about the store itself, by the names below.
 const STORE: TableDefinition<'static, &'static str, u64> = TableDefinition::new("store");
