@@ -50,7 +50,7 @@ pub(crate) struct EmbeddedArgs {
     #[arg(long, default_value_t = 1_000)]
     topics: usize,
     /// The program that brings RocksDB and raft-engine; `cargo xtask bench` takes `--rivals` and builds it.
-    #[arg(long, env = "THETIS_BENCH_RIVALS", hide_env_values = true)]
+    #[arg(long, env = "BENCH_RIVALS", hide_env_values = true)]
     rivals_program: Option<PathBuf>,
     /// Draw what was measured into this directory.
     #[arg(long)]

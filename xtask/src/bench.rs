@@ -20,7 +20,7 @@ const RIVALS: &str = "--rivals";
 /// A workspace of its own, so that nobody builds it who does not ask for it.
 const RIVALS_MANIFEST: &str = "bench/rivals/Cargo.toml";
 /// Where the bench looks for their program.
-const RIVALS_ENV: &str = "THETIS_BENCH_RIVALS";
+const RIVALS_ENV: &str = "BENCH_RIVALS";
 
 /// Builds, then runs the bench with `arguments` in place of this process; returns only on failure.
 pub(crate) fn run(repository: &Path, arguments: &[&str]) -> Result<bool> {
