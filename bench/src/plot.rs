@@ -115,6 +115,8 @@ fn by_writers<'a>(lines: impl Iterator<Item = &'a Value>) -> Vec<(String, Vec<(f
     }
     // Known only for one writer, and so no line.
     sides.retain(|(_, points)| points.len() > 1);
+    // Works may have been run in any order.
+    sides.iter_mut().for_each(|(_, points)| points.sort_by(|one, other| one.0.total_cmp(&other.0)));
     sides
 }
 
@@ -276,6 +278,10 @@ mod tests {
             ("device".to_owned(), vec![(1.0, 5.0), (2.0, 6.0)]),
         ];
         assert_eq!(sides, expected, "walrus has one point and so no line");
+        let backwards =
+            by_writers(base(&lines, "os", "rate").collect::<Vec<_>>().into_iter().rev());
+        assert!(backwards.iter().all(|(_, points)| points.is_sorted_by_key(|point| point.0)));
+        assert_eq!(backwards.len(), 2);
     }
 
     #[test]
