@@ -2,19 +2,21 @@
 //! crashes at every call.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
+#[path = "shared/entry.rs"]
+mod entry;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use entry::append_next;
 use thetis_journal::sim::{Call, Fault, SimDisk};
 use thetis_journal::verify::{FindingKind, verify};
 use thetis_journal::{
-    Append, AppendError, CrashRow, FlushError, Journal, Log, OpenError, Options, Position,
-    ReadError, Recovery, inspect,
+    AppendError, CrashRow, FlushError, Journal, Log, OpenError, Options, Position, ReadError,
+    Recovery, inspect,
 };
-use thetis_types::{
-    AttemptId, Durability, Entry, EntryFormat, Epoch, HeadVersion, Offset, Outcome, StreamId,
-};
+use thetis_types::{Durability, HeadVersion, Offset, Outcome, StreamId};
 
 const FILE: u64 = 32 << 10;
 
@@ -28,20 +30,7 @@ fn payload(n: u64) -> Bytes {
 }
 
 fn append(log: &Log) -> Result<Position, AppendError> {
-    let head = log.head().unwrap_or_default();
-    let entry = Entry {
-        record_count: 1,
-        max_timestamp: 5,
-        format: EntryFormat::Record,
-        payload: payload(head.end.0),
-    };
-    log.append(&[Append {
-        epoch: Epoch(1),
-        version: head.version.next(),
-        base_offset: head.end,
-        attempt: AttemptId::NONE,
-        entry: &entry,
-    }])
+    append_next(log, payload)
 }
 
 fn append_durably(journal: &Journal, log: &Log, count: u64) {

@@ -3,19 +3,19 @@
 //! error says what happened, and there is a way back.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its functions too")]
 
+#[path = "shared/entry.rs"]
+mod entry;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use entry::append_next;
 use thetis_journal::sim::{Call, Fault, SimDisk};
 use thetis_journal::verify::verify;
-use thetis_journal::{
-    Append, AppendError, Journal, Log, OpenError, Options, OsDisk, Position, ReadError,
-};
-use thetis_types::{
-    AttemptId, Durability, Entry, EntryFormat, Epoch, HeadVersion, Offset, StreamId,
-};
+use thetis_journal::{AppendError, Journal, Log, OpenError, Options, OsDisk, Position, ReadError};
+use thetis_types::{Durability, HeadVersion, Offset, StreamId};
 
 const FILE: u64 = 32 << 10;
 const STREAMS: u64 = 3;
@@ -30,20 +30,7 @@ fn payload(n: u64) -> Bytes {
 }
 
 fn append(log: &Log) -> Result<Position, AppendError> {
-    let head = log.head().unwrap_or_default();
-    let entry = Entry {
-        record_count: 1,
-        max_timestamp: 5,
-        format: EntryFormat::Record,
-        payload: payload(head.end.0),
-    };
-    log.append(&[Append {
-        epoch: Epoch(1),
-        version: head.version.next(),
-        base_offset: head.end,
-        attempt: AttemptId::NONE,
-        entry: &entry,
-    }])
+    append_next(log, payload)
 }
 
 /// Every entry of `[from, until)` is there, or else why one is not; an entry that is there is right.
